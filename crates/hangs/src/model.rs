@@ -315,6 +315,12 @@ impl UnseenParts {
         self.has(UnseenParts::STEPS) || self.has(UnseenParts::LOOKS)
     }
 
+    /// Returns this without what is missing before it began.
+    #[must_use]
+    pub(crate) fn of_later_step(self) -> UnseenParts {
+        UnseenParts(self.0 & !(UnseenParts::START.0 | UnseenParts::GAP.0))
+    }
+
     /// Adds a part.
     pub fn add(&mut self, part: UnseenParts) {
         self.0 |= part.0;

@@ -45,6 +45,11 @@ impl EventWait {
         EventWait { place: (call.sp, call.ip), subject }
     }
 
+    /// Returns the first argument of the call, which says what it waits for: an array of descriptors, an `epoll`, or of `select` how many.
+    pub(crate) fn first_argument(&self) -> u64 {
+        self.subject & ((1 << SECOND_SHIFT) - 1)
+    }
+
     /// Returns whether it is one for a lock: of the others something is known that is waited for.
     pub(crate) fn is_of_lock(&self) -> bool {
         self.subject == subject::LOCK

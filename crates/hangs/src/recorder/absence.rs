@@ -242,6 +242,7 @@ impl Absence {
     /// Begins anew at a moment at which the main loop looked for events.
     pub(super) fn restart(&mut self, key: u64, at_ns: u64) {
         (self.key, self.started_ns, self.uncertain_ns) = (key, at_ns, 0);
+        self.unseen = self.unseen.of_later_step();
         self.ended_ns = self.ended_ns.max(at_ns);
         self.parts = TimeParts::default();
         self.calls.clear();

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use sys::perf::CALLERS_STACK;
+use trace::backend::peek::blocked::BlockedSyscall;
 use trace::stack::blame::{
-    FrameRole, is_idle, is_in_step, looks_without_loop, role, waits_for_answer,
-    waits_for_display_answer,
+    FrameRole, is_foreign, is_idle, is_in_step, is_loop, looks_without_loop, role, runs_main_loop,
+    waits_for_answer, waits_for_display_answer,
 };
 use trace::stack::names::Frame;
 
 use super::places::{PlaceEvidence, PlaceKind};
-use crate::kernel::WaitPlace;
+use crate::kernel::{EventWait, WaitPlace};
 
 /// How the names of the functions begin in which threads start.
 const STARTS: [&str; 3] = ["_start", "__libc_start", "clone"];
@@ -20,30 +22,58 @@ const MAINS: [&str; 2] = ["main", "main.main"];
 const AROUND_START: usize = 4;
 /// The most places of one process whose callers are remembered.
 const PLACES: usize = 64;
-/// The most different callers of one process that are known to wait for an answer.
-const ANSWERS: usize = 64;
+/// The most different callers of one process by which its waits are known.
+const CHAINS: usize = 64;
 
-/// The innermost callers of a wait, up to one that waits for an answer of the display: whatever it is called by, it does.
+/// The innermost callers of a wait, up to one that says what the wait is, whatever it is called by.
 ///
 /// Nothing has to be read to find them again on another stack: the functions between put the same on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct AnswerCallChain {
+pub(crate) struct CallChain {
+    /// What the waits are that have these callers.
+    kind: PlaceKind,
     /// The instruction behind the call.
     ip: u64,
     /// How far above the stack pointer each return address is, and the address.
     places: Vec<(usize, u64)>,
 }
 
-impl AnswerCallChain {
-    /// Returns those of a wait; `inner` has the stack pointers and addresses of its innermost frames.
-    pub(super) fn of(frames: &[Frame], inner: &[(u64, u64)]) -> Option<AnswerCallChain> {
+impl CallChain {
+    /// Returns those of a wait, if they say what it is; `inner` has the stack pointers and addresses of its innermost frames.
+    pub(super) fn of(frames: &[Frame], inner: &[(u64, u64)]) -> Option<CallChain> {
+        CallChain::of_answer(frames, inner).or_else(|| CallChain::of_loop(frames, inner))
+    }
+
+    /// Returns those up to one that waits for an answer of the display.
+    fn of_answer(frames: &[Frame], inner: &[(u64, u64)]) -> Option<CallChain> {
         let last = frames.iter().position(waits_for_display_answer)?;
         // What another library runs for it may be a loop.
         let is_between =
             |frame: &Frame| role(frame) == FrameRole::Libc || frame.module == frames[last].module;
-        if !frames[..last].iter().all(is_between) {
-            return None;
-        }
+        let is_known = frames[..last].iter().all(is_between);
+        CallChain::up_to(last, PlaceKind::Nested, frames, inner).filter(|_| is_known)
+    }
+
+    /// Returns those up to the function of the program that runs a known event loop.
+    fn of_loop(frames: &[Frame], inner: &[(u64, u64)]) -> Option<CallChain> {
+        let is_own = |frame: &Frame| role(frame) == FrameRole::User && !is_loop(frame);
+        let last = frames.iter().position(is_own)?;
+        let (of_loop, _) = frames.split_at(last);
+        // By a foreign function interface a script may call anything from the same instruction.
+        let is_known = of_loop.iter().any(is_loop)
+            && !of_loop.iter().any(|frame| waits_for_answer(frame) || is_foreign(frame));
+        let chain = CallChain::up_to(last, PlaceKind::Loop, frames, inner).filter(|_| is_known)?;
+        // Beyond what is copied of each look it is not found again.
+        let (at, _) = chain.places.last()?;
+        (*at + 8 <= usize::from(CALLERS_STACK)).then_some(chain)
+    }
+
+    fn up_to(
+        last: usize,
+        kind: PlaceKind,
+        frames: &[Frame],
+        inner: &[(u64, u64)],
+    ) -> Option<CallChain> {
         // An inlined function has no frame of its own on the stack.
         let last = frames[..last].iter().filter(|frame| !frame.is_inlined).count();
         let (sp, ip) = *inner.first()?;
@@ -54,7 +84,12 @@ impl AnswerCallChain {
         };
         let places: Option<Vec<_>> = inner.get(1..=last)?.iter().map(place).collect();
         let places = places.filter(|places| !places.is_empty())?;
-        Some(AnswerCallChain { ip, places })
+        Some(CallChain { kind, ip, places })
+    }
+
+    /// Returns what the waits are that have these callers.
+    pub(crate) fn kind(&self) -> PlaceKind {
+        self.kind
     }
 
     fn are_on(&self, ip: u64, stack: &[u8]) -> bool {
@@ -66,24 +101,41 @@ impl AnswerCallChain {
     }
 }
 
-/// The callers of one program's waits that are known to wait for an answer: as it draws its first window a program waits for the display
-/// from hundreds of depths on the stack.
+/// The callers of one program's waits that say what these are. As it draws its first window a program waits for the display from
+/// hundreds of depths on the stack; and it may run its loop inside of a step once from each of many.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerCallChains(Vec<AnswerCallChain>);
+pub(crate) struct CallChains(Vec<(CallChain, Option<u64>)>);
 
-impl AnswerCallChains {
-    /// Notes callers.
-    pub(crate) fn learn(&mut self, callers: AnswerCallChain) {
-        if self.0.len() < ANSWERS && !self.0.contains(&callers) {
-            self.0.push(callers);
+impl CallChains {
+    /// Notes callers if they wait for an answer.
+    pub(crate) fn learn_answer(&mut self, callers: &CallChain) {
+        if callers.kind == PlaceKind::Nested {
+            self.add(callers, None);
         }
     }
 
-    /// Returns what the wait before an instruction is, if it is known to be one for an answer; `stack` are the bytes of the stack from the
-    /// stack pointer on.
-    pub(crate) fn kind(&self, ip: u64, stack: &[u8]) -> Option<PlaceKind> {
-        let is_known = self.0.iter().any(|callers| callers.are_on(ip, stack));
-        is_known.then_some(PlaceKind::Nested)
+    /// Notes callers of a wait of a loop if they run one. They may run others, too: what waits with another list of descriptors is not
+    /// known by them.
+    pub(crate) fn learn_loop(&mut self, callers: &CallChain, wait: EventWait) {
+        if callers.kind == PlaceKind::Loop {
+            self.add(callers, Some(wait.first_argument()));
+        }
+    }
+
+    fn add(&mut self, callers: &CallChain, first: Option<u64>) {
+        let known = (callers.clone(), first);
+        if self.0.len() < CHAINS && !self.0.contains(&known) {
+            self.0.push(known);
+        }
+    }
+
+    /// Returns what a wait is, if its callers are known; `stack` are the bytes of the stack from the stack pointer on.
+    pub(crate) fn kind(&self, call: &BlockedSyscall, stack: &[u8]) -> Option<PlaceKind> {
+        let first = EventWait::of(call).first_argument();
+        let known = self.0.iter().find(|(callers, of)| {
+            of.is_none_or(|of| of == first) && callers.are_on(call.ip, stack)
+        });
+        known.map(|(callers, _)| callers.kind)
     }
 }
 
@@ -104,7 +156,9 @@ fn is_whole(frames: &[Frame]) -> bool {
 pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -> PlaceEvidence {
     PlaceEvidence {
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
-        waits_for_answer: frames.iter().any(waits_for_answer),
+        waits_for_answer: frames
+            .iter()
+            .any(|frame| waits_for_answer(frame) && !runs_main_loop(frame)),
         never_by_depth: call == "futex" || is_in_step(frames),
         looks_without_loop: looks_without_loop(frames),
         has_display: display == Some(true),
@@ -231,6 +285,9 @@ pub(super) mod tests {
             let dialog = [libc("poll"), frame_in("libglib-2.0.so.0", runs)];
             assert!(is_loop(&dialog), "{runs}");
         }
+        let clipboard = frame_in("libgtk-3.so.0", "gtk_clipboard_wait_for_contents");
+        let serves = [libc("poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run"), clipboard];
+        assert!(is_loop(&serves), "events are handled meanwhile");
         assert!(is_loop(&waits));
         // Firefox gives GLib a function to wait with.
         let waits_itself = [libc("poll"), frame_in("libxul.so", "fn@0x6f86db0")];
@@ -271,6 +328,54 @@ pub(super) mod tests {
         assert_eq!(callers.same_call(1, deep, &threads), None);
     }
 
+    /// Returns what is known of a `poll` of two descriptors by what is on its stack.
+    fn kind_of(known: &CallChains, array: u64, ip: u64, stack: &[u64]) -> Option<PlaceKind> {
+        let stack: Vec<u8> = stack.iter().flat_map(|of| of.to_ne_bytes()).collect();
+        let number = trace::syscall::call_number("poll").unwrap();
+        let arguments = [array, 2, 0, 0, 0, 0];
+        known.kind(&BlockedSyscall { number, arguments, sp: 9000, ip }, &stack)
+    }
+
+    #[test]
+    fn callers_that_run_a_loop_are_found_again_from_elsewhere_if_they_wait_for_the_same() {
+        let frames = [
+            frame_in("libc.so.6", "poll"),
+            frame_in("libglib-2.0.so.0", "fn@0x54810"),
+            frame_in("libglib-2.0.so.0", "g_main_context_iteration"),
+            frame_in("libwriter.so", "handle_events"),
+            frame_in("libwriter.so", "load"),
+            frame_in("libwriter.so", "main"),
+            frame_in("libc.so.6", "__libc_start_main"),
+        ];
+        let inner = [(1000, 5), (1016, 6), (1040, 7), (1104, 8), (1200, 9)];
+        let callers = CallChain::of(&frames, &inner).unwrap();
+        let wait = |subject| EventWait { place: (1000, 5), subject };
+        let subject = 0x5000 + (2 << 48);
+        let mut known = CallChains::default();
+        known.learn_answer(&callers);
+        let stack = [1, 6, 2, 3, 7, 9, 9, 9, 9, 9, 9, 9, 8];
+        assert_eq!(kind_of(&known, 0x5000, 5, &stack), None, "it is not known to be one");
+        known.learn_loop(&callers, wait(subject));
+        assert_eq!(kind_of(&known, 0x5000, 5, &stack), Some(PlaceKind::Loop));
+        assert_eq!(kind_of(&known, 0x6000, 5, &stack), None, "another context");
+        assert_eq!(kind_of(&known, 0x5000, 5, &stack[..12]), None, "cut");
+        let other = [&stack[..12], &[4]].concat();
+        assert_eq!(kind_of(&known, 0x5000, 5, &other), None, "run by another function");
+
+        let with = |at: usize, frame: Frame| {
+            let mut frames = frames.to_vec();
+            frames[at] = frame;
+            CallChain::of(&frames, &inner)
+        };
+        assert_eq!(with(2, frame_in("libgio-2.0.so.0", "g_dbus_call_sync")), None, "an answer");
+        assert_eq!(with(2, frame_in("libglib-2.0.so.0", "g_poll")), None, "no loop");
+        assert!(with(2, frame_in("libwriter.so", "g_main_context_iteration")).is_some());
+        assert_eq!(with(2, frame_in("libffi.so.8", "ffi_call")), None, "a script");
+        assert_eq!(CallChain::of(&frames[3..], &inner), None, "the program's own wait");
+        let far = [(1000, 5), (1016, 6), (1040, 7), (1600, 8)];
+        assert_eq!(CallChain::of(&frames, &far), None, "beyond what is copied");
+    }
+
     #[test]
     fn callers_that_wait_for_an_answer_are_found_again_whoever_calls_them() {
         let inlined = Frame { is_inlined: true, ..frame_in("libxcb.so.1", "inlined") };
@@ -282,27 +387,25 @@ pub(super) mod tests {
             frame_in("libX11.so.6", "_XReply"),
         ];
         let inner = [(1000, 5), (1016, 6), (1040, 7), (1100, 8)];
-        let mut known = AnswerCallChains::default();
-        known.learn(AnswerCallChain::of(&frames, &inner).unwrap());
-        let has = |ip: u64, words: &[u64]| {
-            let stack: Vec<u8> = words.iter().flat_map(|of| of.to_ne_bytes()).collect();
-            known.kind(ip, &stack) == Some(PlaceKind::Nested)
-        };
+        let mut known = CallChains::default();
+        known.learn_answer(&CallChain::of(&frames, &inner).unwrap());
+        let has =
+            |ip: u64, words: &[u64]| kind_of(&known, 0x1000, ip, words) == Some(PlaceKind::Nested);
         assert!(has(5, &[1, 6, 2, 3, 7, 9]));
         assert!(!has(5, &[1, 6, 2, 3, 8, 9]), "another function waits");
         assert!(!has(4, &[1, 6, 2, 3, 7, 9]), "in another call");
         assert!(!has(5, &[1, 6, 2, 3]), "cut");
         assert!(!has(5, &[]));
-        assert_eq!(AnswerCallChain::of(&frames[..3], &inner), None, "nobody waits for an answer");
+        assert_eq!(CallChain::of(&frames[..3], &inner), None, "nobody waits for an answer");
         let mut orders = frames.clone();
         orders[3] = frame_in("libxcb.so.1", "QIODevice::waitForReadyRead");
-        let of_service = AnswerCallChain::of(&orders, &inner);
+        let of_service = CallChain::of(&orders, &inner);
         assert_eq!(of_service, None, "a service may wait so for the next order");
-        assert_eq!(AnswerCallChain::of(&frames, &inner[..2]), None, "it is not known where it is");
-        assert_eq!(AnswerCallChain::of(&frames[3..], &inner), None, "the call itself");
+        assert_eq!(CallChain::of(&frames, &inner[..2]), None, "it is not known where it is");
+        assert_eq!(CallChain::of(&frames[3..], &inner), None, "the call itself");
         let loops =
             [frame_in("libc.so.6", "poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run")];
         let runs = [&loops[..], &[frame_in("libgio-2.0.so.0", "g_bus_get_sync")]].concat();
-        assert_eq!(AnswerCallChain::of(&runs, &inner), None, "a loop that runs inside of it");
+        assert_eq!(CallChain::of(&runs, &inner), None, "a loop that runs inside of it");
     }
 }

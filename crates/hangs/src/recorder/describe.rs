@@ -16,12 +16,12 @@ use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::{FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
-use super::callers::{AnswerCallChain, WaitCallers, evidence_of};
+use super::callers::{CallChain, WaitCallers, evidence_of};
 use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
-use super::places::PlaceEvidence;
+use super::places::{PlaceEvidence, PlaceKind};
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
-use crate::kernel::WaitPlace;
+use crate::kernel::EventWait;
 use crate::model::{
     Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
 };
@@ -44,7 +44,7 @@ const OPEN_HANGS: usize = 512;
 #[derive(Debug)]
 pub(crate) enum DescribeWork {
     /// The stack of a wait, to classify it.
-    Place { process: u32, call: u32, place: WaitPlace, display: Option<bool>, copy: StackBytes },
+    Place { process: u32, call: u32, wait: EventWait, display: Option<bool>, copy: StackBytes },
     /// The stack of a call that a hang waits in.
     Stack { key: u64, process: u32, number: u32, copy: StackBytes },
     /// A sample of a thread that runs.
@@ -84,10 +84,10 @@ pub(crate) struct HangDraft {
 #[derive(Debug)]
 pub(crate) struct PlaceAnswer {
     pub(crate) process: u32,
-    pub(crate) place: WaitPlace,
+    pub(crate) wait: EventWait,
     pub(crate) evidence: PlaceEvidence,
-    /// Its callers that show the same of other waits, if they wait for an answer.
-    pub(crate) answer_chain: Option<AnswerCallChain>,
+    /// Its callers that show the same of other waits.
+    pub(crate) chain: Option<CallChain>,
 }
 
 /// Counters that the two threads share.
@@ -229,20 +229,21 @@ impl HangDescriber {
 
     fn handle(&mut self, work: DescribeWork, told: &mut dyn FnMut(&Hang)) {
         match work {
-            DescribeWork::Place { process, call, place, display, copy } => {
+            DescribeWork::Place { process, call, wait, display, copy } => {
                 self.took_copy();
                 let name = call_name(call).unwrap_or("?");
                 // Whoever calls what waits for an answer of the display: that may be in a library with large tables.
                 let mut frames = self.innermost(INNERMOST, process, &copy);
-                let answer_chain = AnswerCallChain::of(&frames, self.unwinder.inner_frames());
+                let mut chain = CallChain::of(&frames, self.unwinder.inner_frames());
                 let mut same_call = None;
-                if answer_chain.is_none() {
+                if !chain.as_ref().is_some_and(|chain| chain.kind() == PlaceKind::Nested) {
                     frames = self.innermost(FRAMES, process, &copy);
-                    same_call = self.callers.same_call(process, place, &frames);
+                    chain = CallChain::of(&frames, self.unwinder.inner_frames());
+                    same_call = self.callers.same_call(process, wait.place, &frames);
                 }
                 let evidence = PlaceEvidence { same_call, ..evidence_of(name, &frames, display) };
                 // The other end is gone when the recorder ends.
-                let answer = PlaceAnswer { process, place, evidence, answer_chain };
+                let answer = PlaceAnswer { process, wait, evidence, chain };
                 let _ = self.answers.send(answer);
             }
             DescribeWork::Stack { key, process, number, copy } => {

@@ -264,6 +264,7 @@ impl ThreadFollower {
             (part.started_ns, part.ended_ns) = step;
             if step.0 != absence.started_ns {
                 part.uncertain_ns = 0;
+                part.unseen = part.unseen.of_later_step();
             }
             part.trim_parts();
             if !is_longest {

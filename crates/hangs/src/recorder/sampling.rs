@@ -11,7 +11,7 @@ use sys::perf::ThreadSampler;
 use trace::backend::blocked::BlockedSyscall;
 
 use super::absence::{Absence, Activity, CallTime, ThreadLook};
-use super::callers::AnswerCallChains;
+use super::callers::CallChains;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
@@ -28,6 +28,7 @@ use super::{
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
     time_until, unix_ns,
 };
+use crate::kernel::EventWait;
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
 /// A program that is followed.
@@ -44,7 +45,7 @@ struct FollowedProgram {
     stack_start: Option<u64>,
     follower: ThreadFollower,
     /// Which of its waits are for an answer, by their callers.
-    answer_chains: AnswerCallChains,
+    call_chains: CallChains,
     /// Finds a loop that sleeps and looks for events.
     sleeps: SleepWatch,
     rest: RestWatch,
@@ -188,7 +189,7 @@ impl<'a> SamplingRecorder<'a> {
             late_ns: None,
             stack_start: None,
             follower: ThreadFollower::new(self.programs * KEYS),
-            answer_chains: AnswerCallChains::default(),
+            call_chains: CallChains::default(),
             sleeps: SleepWatch::default(),
             rest: RestWatch::default(),
             sampler: None,
@@ -217,10 +218,13 @@ impl<'a> SamplingRecorder<'a> {
 
     fn take_answers(&mut self) {
         while let Ok(answer) = self.link.answers.try_recv() {
-            let PlaceAnswer { process, place, evidence, answer_chain } = answer;
+            let PlaceAnswer { process, wait, evidence, chain } = answer;
             let Some(program) = self.followed.get_mut(&process) else { continue };
-            answer_chain.into_iter().for_each(|callers| program.answer_chains.learn(callers));
-            let ended = program.follower.classify(place, evidence);
+            chain.iter().for_each(|callers| program.call_chains.learn_answer(callers));
+            let ended = program.follower.classify(wait.place, evidence);
+            if evidence.is_loop_anyway() && !evidence.lacks_display {
+                chain.iter().for_each(|callers| program.call_chains.learn_loop(callers, wait));
+            }
             if program.follower.has_loop() && program.late_ns.is_none() {
                 let now_ns = sys::bpf::clock_ns();
                 program.late_ns = Some(now_ns.saturating_sub(program.began_ns));
@@ -420,8 +424,8 @@ impl<'a> SamplingRecorder<'a> {
     ) {
         self.link.count_copy();
         let display = interactive::is_display_among(process, polled.as_deref());
-        let (place, call) = ((call.sp, call.ip), call.number);
-        self.link.send(DescribeWork::Place { process, call, place, display, copy });
+        let (wait, call) = (EventWait::of(call), call.number);
+        self.link.send(DescribeWork::Place { process, call, wait, display, copy });
     }
 
     /// Puts a breakpoint at the wait of the main loop once a thread is away: looks for events that take no time are not
@@ -445,14 +449,14 @@ impl<'a> SamplingRecorder<'a> {
     /// Takes the returns of the main loop's wait into account that a breakpoint has seen.
     fn take_turns(&mut self, process: u32) {
         let Some(program) = self.followed.get_mut(&process) else { return };
-        let FollowedProgram { turns: Some(watch), follower, answer_chains: chains, .. } = program
+        let FollowedProgram { turns: Some(watch), follower, call_chains: chains, .. } = program
         else {
             return;
         };
         let Some(absence) = follower.absence() else { return };
         let tells_apart = follower.knows_place(watch.main_place());
         let kind_of = |call: &BlockedSyscall, stack: &[u8]| {
-            follower.wait_kind(call).or_else(|| chains.kind(call.ip, stack))
+            follower.wait_kind(call).or_else(|| chains.kind(call, stack))
         };
         let asked = watch.take(absence.started_ns, tells_apart, kind_of);
         let moments = watch.until(u64::MAX);

@@ -20,6 +20,8 @@ const OPEN: usize = 4096;
 const PLACES: usize = 4;
 /// Of so many different waits the callers are kept.
 const WAITS: usize = 256;
+/// So many times are kept in which looks may have been missed.
+const GAPS: usize = 256;
 /// Fewer bytes than this show no callers.
 const COPIED: usize = 64;
 /// Two samplers, of which one follows the other, see a look at moments that differ by less than this, in nanoseconds.
@@ -34,6 +36,17 @@ pub(super) fn steps(began_ns: u64, moments: &[u64]) -> impl Iterator<Item = (u64
 /// Returns the longest of them: what is known of the time up to the last look is told of that one.
 pub(super) fn longest_step(began_ns: u64, moments: &[u64]) -> Option<(u64, u64)> {
     steps(began_ns, moments).max_by_key(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns))
+}
+
+/// Returns the length of the longest time between two moments that has no part of these times, which are in order.
+fn longest_between(gaps: &[(u64, u64)], from_ns: u64, to_ns: u64) -> u64 {
+    let mut last_ns = from_ns;
+    let mut longest_ns = 0;
+    for (begin_ns, end_ns) in gaps.iter().chain([&(to_ns, to_ns)]) {
+        longest_ns = longest_ns.max((*begin_ns).min(to_ns).saturating_sub(last_ns));
+        last_ns = last_ns.max(*end_ns);
+    }
+    longest_ns
 }
 
 /// How much of the stack of each look is copied.
@@ -65,10 +78,10 @@ pub(super) struct TurnWatch {
     /// None while there is no breakpoint for it. The last one may be that of before, which has looks until the other one began.
     samplers: Vec<(CopiedStack, ThreadSampler)>,
     copied: CopiedStack,
-    /// Whether there was none at some time.
-    has_missed: bool,
-    /// Whether looks were missed before the last time they were taken.
-    has_gap: bool,
+    /// When looks were last taken, of the monotonic clock in nanoseconds.
+    taken_ns: u64,
+    /// Times in which looks may have been missed, in order.
+    gaps: Vec<(u64, u64)>,
     /// The callers of looks of which it is not known what they are, those of the first one of each wait.
     callers: HashMap<EventWait, (BlockedSyscall, Vec<u8>)>,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
@@ -117,6 +130,12 @@ impl TurnWatch {
         self.main.number
     }
 
+    /// Returns this as the watch of a process whose main loop is known to wait at a place; none if that is another call.
+    pub(super) fn of_loop(self, (sp, ip): WaitPlace) -> Option<TurnWatch> {
+        let main = BlockedSyscall { sp, ..self.main };
+        (ip == main.ip).then_some(TurnWatch { main, ..self })
+    }
+
     /// Begins to watch a process whose main loop makes this wait.
     ///
     /// # Errors
@@ -126,7 +145,7 @@ impl TurnWatch {
         TurnWatch::with(process, main, at_ns, CopiedStack::Nothing)
     }
 
-    /// Begins to watch a process of which it is not known where its main loop waits, but only by which call.
+    /// Begins to watch a process that has just been started: it is not known which of its looks for events are those of its main loop.
     ///
     /// # Errors
     ///
@@ -150,8 +169,8 @@ impl TurnWatch {
             main,
             samplers: vec![(copied, copied.begin(process, main.ip)?)],
             copied,
-            has_missed: false,
-            has_gap: false,
+            taken_ns: since_ns,
+            gaps: Vec::new(),
             callers: HashMap::new(),
             since_ns,
             turns: Vec::new(),
@@ -159,24 +178,18 @@ impl TurnWatch {
         })
     }
 
-    /// Returns whether looks may be missing that were made before the last time they were taken.
-    pub(super) fn has_gap(&self) -> bool {
-        self.open.len() >= OPEN || self.has_gap || self.samplers.is_empty()
+    /// Returns whether looks may be missing that were made between two moments.
+    pub(super) fn has_gap(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.gaps.iter().any(|(begin_ns, end_ns)| *begin_ns < to_ns && *end_ns > from_ns)
     }
 
-    /// Returns whether the time between two moments may be several steps, each shorter than half of it: looks were not seen, or it is not
-    /// known whether those that were seen are those of a loop.
+    /// Returns whether the time between two moments may be several steps, each shorter than half of it: looks that were not seen, or of
+    /// which it is not known what they are, may divide it.
     pub(super) fn may_be_several(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.has_missed || self.is_divided(from_ns, to_ns)
-    }
-
-    /// Returns whether looks of which it is not known what they are divide the time between two moments, so that no part is half of it.
-    pub(super) fn is_divided(&self, from_ns: u64, to_ns: u64) -> bool {
-        let looks = self.open.iter().map(|(_, at_ns)| (*at_ns).clamp(from_ns, to_ns));
-        let (_, longest) = looks.chain([to_ns]).fold((from_ns, 0), |(last, longest), at_ns| {
-            (at_ns, longest.max(at_ns.saturating_sub(last)))
-        });
-        longest.saturating_mul(2) < to_ns.saturating_sub(from_ns)
+        let mut gaps = self.open.iter().map(|(_, at_ns)| (*at_ns, *at_ns)).collect::<Vec<_>>();
+        gaps.extend(&self.gaps);
+        gaps.sort_unstable();
+        longest_between(&gaps, from_ns, to_ns).saturating_mul(2) < to_ns.saturating_sub(from_ns)
     }
 
     /// Takes the looks that were made after a moment. Returns those with their stacks of which it is not known what they are: some that
@@ -200,7 +213,7 @@ impl TurnWatch {
             let known = call_kinds.entry(EventWait::of(call)).or_insert_with(|| kind_of(call, &[]));
             known.or_else(|| kind_of(call, stack).filter(|_| stack.len() >= COPIED))
         };
-        let mut is_unknown = false;
+        let (mut is_unknown, mut is_full) = (false, false);
         let mut wanted = WantedStacks::default();
         let before = std::mem::take(open);
         let mut handle = |look: &SampledLook<'_>, kind: Option<PlaceKind>| match kind {
@@ -219,7 +232,8 @@ impl TurnWatch {
                 if look.copied == CopiedStack::Whole && kind.is_none() {
                     wanted.add(look.call, look.stack);
                 }
-                if open.len() < OPEN {
+                is_full |= open.len() >= OPEN;
+                if !is_full {
                     open.push((look.call, look.at_ns));
                 }
             }
@@ -235,7 +249,7 @@ impl TurnWatch {
             let look = SampledLook { call, at_ns, copied: CopiedStack::Nothing, stack: &[] };
             handle(&look, kind.or_else(|| kind_like(&call, &[])));
         }
-        self.has_gap = false;
+        let mut has_missed = self.samplers.is_empty();
         for (copied, sampler) in &mut self.samplers {
             sampler.take(|sample| {
                 if is_after(sample.at_ns) {
@@ -244,14 +258,18 @@ impl TurnWatch {
                     handle(&look, kind_like(&look.call, stack));
                 }
             });
-            self.has_gap |= sampler.has_lost();
+            has_missed |= sampler.has_lost();
         }
-        self.has_missed |= self.has_gap;
-        self.samplers.truncate(1);
         callers.retain(|wait, _| {
             let kind = open_kinds.get(wait).copied().flatten();
             kind.is_none_or(|kind| kind == PlaceKind::Asked)
         });
+        let taken_ns = std::mem::replace(&mut self.taken_ns, sys::bpf::clock_ns());
+        self.gaps.retain(|(_, end_ns)| is_after(*end_ns));
+        if has_missed || is_full {
+            self.add_gap(taken_ns);
+        }
+        self.samplers.truncate(1);
         let wanted_copy = match self.copied {
             _ if is_unknown => CopiedStack::Whole,
             CopiedStack::Whole => CopiedStack::Callers,
@@ -271,23 +289,47 @@ impl TurnWatch {
         self.turns.drain(..count).collect()
     }
 
+    /// Notes that looks may have been missed from a moment on until now.
+    fn add_gap(&mut self, from_ns: u64) {
+        let now_ns = sys::bpf::clock_ns();
+        let is_full = self.gaps.len() >= GAPS;
+        match self.gaps.last_mut() {
+            Some((_, end_ns)) if *end_ns >= from_ns || is_full => *end_ns = now_ns,
+            _ => self.gaps.push((from_ns, now_ns)),
+        }
+    }
+
     /// Replaces the sampler by one that copies so much of each stack. A processor has few breakpoints: where none is free the old one is closed
     /// first, and looks between the two may be missed.
     fn begin_anew(&mut self, copied: CopiedStack) {
         self.copied = copied;
         let begin = || copied.begin(self.process, self.main.ip);
+        let mut has_missed = self.samplers.is_empty();
         let new = begin().or_else(|_| {
-            (self.has_gap, self.has_missed) = (true, true);
+            has_missed = true;
             self.samplers.clear();
             begin()
         });
         self.samplers.splice(..0, new.ok().map(|new| (copied, new)));
+        if has_missed {
+            self.add_gap(self.taken_ns);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_divide_a_time_leaves_the_longest_part_certain() {
+        assert_eq!(longest_between(&[], 10, 100), 90);
+        assert_eq!(longest_between(&[(30, 30), (60, 60)], 10, 100), 40);
+        assert_eq!(longest_between(&[(0, 20), (50, 90)], 10, 100), 30);
+        assert_eq!(longest_between(&[(20, 80), (30, 40), (85, 85)], 10, 100), 15);
+        assert_eq!(longest_between(&[(0, 200)], 10, 100), 0);
+        assert_eq!(longest_between(&[(1, 5), (100, 120), (200, 300)], 10, 100), 90, "apart");
+    }
 
     #[test]
     fn looks_divide_the_time_into_steps() {

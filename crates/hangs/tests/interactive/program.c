@@ -150,6 +150,35 @@ __attribute__((noinline)) void start_asking(int display, FILE *log) {
     fflush(log);
 }
 
+/* The same with fewer steps, and it runs its loop each time from another depth. */
+enum { LOOPS = 6 };
+__attribute__((noinline)) void g_main_context_iteration(struct pollfd *wanted) {
+    poll(wanted, 1, 0);
+}
+__attribute__((noinline)) void run_loop_from(int level, struct pollfd *wanted) {
+    volatile char deeper[16];
+    deeper[0] = 0;
+    if (level)
+        run_loop_from(level - 1, wanted);
+    else
+        g_main_context_iteration(wanted);
+    deeper[1] = 0;
+}
+__attribute__((noinline)) void start_running(int display, FILE *log) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = display;
+    for (int step = 1; step <= 5 * LOOPS; step++) {
+        double began = now();
+        compute_things(step % LOOPS ? 0.05 : 0.4);
+        if (step % LOOPS == 0) fprintf(log, "S %.9f %.9f\n", began, now());
+        if (step % 5 == 0) xcb_wait_for_reply(0.02);
+        ask_from_everywhere(step % SHIFTS);
+        run_loop_from(2 * LEVELS + step, &wanted);
+        ask_from_everywhere((step + 3) % SHIFTS);
+    }
+    fflush(log);
+}
+
 /* Two waits from one depth of the stack: that of a dialog, and one for an answer. */
 static struct pollfd shown = {.events = POLLIN}, answer = {.events = POLLIN};
 __attribute__((noinline)) void show_panel(int display, double seconds) {
@@ -384,7 +413,12 @@ int main(int count, char **arguments) {
     snprintf(cold, sizeof cold, "%s.cold", arguments[2]);
     FILE *log = fopen(path, "w");
     if (count > 3 && !strncmp(arguments[3], "poll ", strlen("poll "))) {
-        strcmp(arguments[3], "poll asking") ? start_slowly(display, log) : start_asking(display, log);
+        if (!strcmp(arguments[3], "poll asking"))
+            start_asking(display, log);
+        else if (!strcmp(arguments[3], "poll running"))
+            start_running(display, log);
+        else
+            start_slowly(display, log);
         arguments[3] = "poll";
         if (write(display, "d", 1) != 1) return 0;
     }

@@ -311,6 +311,18 @@ pub fn waits_for_answer(frame: &Frame) -> bool {
         || frame.module.starts_with("libcairo.")
 }
 
+/// Returns whether a function that waits for an answer runs the main loop meanwhile: whoever uses the program is answered.
+#[must_use]
+pub fn runs_main_loop(frame: &Frame) -> bool {
+    frame.name.starts_with("gtk_clipboard_wait_")
+}
+
+/// Returns whether a function calls those of any library for a script.
+#[must_use]
+pub fn is_foreign(frame: &Frame) -> bool {
+    frame.module.starts_with(FOREIGN)
+}
+
 /// Returns whether a function is known to wait for an answer of the display, whoever calls it.
 #[must_use]
 pub fn waits_for_display_answer(frame: &Frame) -> bool {
@@ -331,7 +343,8 @@ pub fn asks(frames: &[Frame]) -> bool {
 }
 
 /// Returns whether a function is a known event loop.
-fn is_loop(frame: &Frame) -> bool {
+#[must_use]
+pub fn is_loop(frame: &Frame) -> bool {
     LOOPS.contains(&&*frame.name)
 }
 

@@ -135,18 +135,18 @@ impl ExactRecorder<'_> {
             }
         }
         self.asked += 1;
-        let (call, place) = (call.number, (call.sp, call.ip));
-        self.link.send(DescribeWork::Place { process, call, place, display, copy });
+        let (wait, call) = (EventWait::of(call), call.number);
+        self.link.send(DescribeWork::Place { process, call, wait, display, copy });
         true
     }
 
     pub(super) fn take_answers(&mut self) {
         while let Ok(answer) = self.link.answers.try_recv() {
-            let PlaceAnswer { process, place, evidence, answer_chain } = answer;
+            let PlaceAnswer { process, wait: EventWait { place, .. }, evidence, chain } = answer;
             self.asked = self.asked.saturating_sub(1);
             let state = self.thread_state(process).ok().flatten();
             let Some(program) = self.marked.get_mut(&process) else { continue };
-            answer_chain.into_iter().for_each(|callers| program.answer_chains.learn(callers));
+            chain.iter().for_each(|callers| program.call_chains.learn_answer(callers));
             let Some(wait) = program.asked_at(place) else { continue };
             let mut kind = |state: &MarkedThread| {
                 let knows_loop = program.counts.is_watched();
@@ -180,7 +180,10 @@ impl ExactRecorder<'_> {
                 }
             }
             if kind == EventWaitKind::Loop {
-                program.is_loop_certain |= evidence.is_loop_anyway();
+                if evidence.is_loop_anyway() {
+                    program.is_loop_certain = true;
+                    chain.iter().for_each(|callers| program.call_chains.learn_loop(callers, wait));
+                }
                 if evidence.has_display {
                     program.display_loop = program.display_loop.max(place.0);
                 }

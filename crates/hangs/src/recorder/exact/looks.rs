@@ -11,6 +11,7 @@ use super::ExactRecorder;
 use super::account::{BlockDescription, BlockKey, SeenWait};
 use super::faults::FaultFiles;
 use super::program::{MarkedProgram, WaitState, WatchedAbsence, kind_of_look};
+use super::starting::is_new;
 use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPlace};
 use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
@@ -279,6 +280,7 @@ impl ExactRecorder<'_> {
             return;
         }
         let number = program.calls.iter().find(|(of, _)| *of == ip).map(|(_, number)| *number);
+        let is_new = is_new(program, now_ns);
         let Some(absence) = &mut program.away else { return };
         if absence.turns.is_some() || !may_break || ip == 0 {
             return;
@@ -286,7 +288,8 @@ impl ExactRecorder<'_> {
         // Until it was asked about it is not known which call the wait is.
         let number = number.or_else(|| call_number("poll")).unwrap_or_default();
         let main = BlockedSyscall { number, arguments: [0; 6], sp, ip };
-        match TurnWatch::begin(process, main, now_ns) {
+        let begin = if is_new { TurnWatch::of_start } else { TurnWatch::begin };
+        match begin(process, main, now_ns) {
             Ok(watch) => absence.turns = Some(watch),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
             // Others use all breakpoints of the processor.
@@ -297,7 +300,7 @@ impl ExactRecorder<'_> {
     /// Takes the returns of the main loop's wait that a breakpoint has seen until a moment; later ones stay for the next time.
     pub(super) fn turns_until(&mut self, process: u32, until_ns: u64) -> Vec<u64> {
         let program = self.marked.get_mut(&process);
-        let Some(MarkedProgram { away: Some(absence), waits, answer_chains: chains, .. }) = program
+        let Some(MarkedProgram { away: Some(absence), waits, call_chains: chains, .. }) = program
         else {
             return Vec::new();
         };
@@ -348,12 +351,18 @@ impl ExactRecorder<'_> {
                 let key = if is_longest { own_key } else { program.take_key() };
                 let Some(absence) = &mut program.away else { return };
                 absence.key = key;
-                absence.turned_ns = if from_ns == began_ns { turned_ns } else { Some(from_ns) };
+                if from_ns == began_ns {
+                    absence.turned_ns = turned_ns;
+                } else {
+                    absence.turned_ns = Some(from_ns);
+                    absence.unseen = absence.unseen.of_later_step();
+                }
                 self.finish(process, account, blocks, to_ns, false);
             }
         }
         let Some(absence) = self.absence_mut(process) else { return };
         absence.key = later_key;
+        absence.unseen = absence.unseen.of_later_step();
         absence.turned_ns = moments.last().copied();
         absence.described.clear();
         absence.stops.clear();

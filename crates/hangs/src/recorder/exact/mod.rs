@@ -31,7 +31,7 @@ use self::operations::{AwaitedOperation, OperationFollower, is_ring_wait};
 use self::program::{MarkedProgram, StartWatch, WaitState, WatchedAbsence};
 use self::wait_calls::WaitCalls;
 use super::absence::Activity;
-use super::callers::AnswerCallChains;
+use super::callers::CallChains;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, RecorderLink};
 use super::interactive::InteractiveFinder;
@@ -264,7 +264,7 @@ impl<'a> ExactRecorder<'a> {
             calls: Vec::new(),
             loop_looks: 0,
             start: StartWatch::default(),
-            answer_chains: AnswerCallChains::default(),
+            call_chains: CallChains::default(),
             is_loop_certain: false,
             start_looks: 0,
             sleeps: SleepWatch::default(),
@@ -434,6 +434,7 @@ impl<'a> ExactRecorder<'a> {
             turns: None,
             seen_wait: None,
             turned_ns: None,
+            before: None,
             sleeps: SleepWatch::default(),
             before_sleep: None,
         });
@@ -499,10 +500,19 @@ impl<'a> ExactRecorder<'a> {
         let Some(program) = self.marked.get(&process) else { return };
         let Some(absence) = &program.away else { return };
         let started_ns = absence.began_ns();
-        let (account, blocks) = part_of(account, blocks, absence.turned_ns, to_ns);
+        // What was before that the programs in the kernel have not seen.
+        let known_ns = started_ns.max(absence.started_ns);
+        let turned_ns = absence.turned_ns.filter(|_| started_ns == known_ns);
+        let (account, blocks) = part_of(account, blocks, turned_ns, to_ns);
         let facts = self.facts(process, &blocks);
-        let AbsenceTime { parts, calls, descriptions, has_unknown_object, longest } =
-            divide(started_ns, &account, &blocks, &absence.described, &absence.stops, &facts);
+        let AbsenceTime { mut parts, calls, descriptions, has_unknown_object, longest } =
+            divide(known_ns, &account, &blocks, &absence.described, &absence.stops, &facts);
+        if let Some((_, before)) = absence.before.filter(|(from_ns, _)| *from_ns == started_ns) {
+            let AbsenceAccount { off_ns, ready_ns, .. } = before;
+            parts.processor_ns += known_ns.saturating_sub(started_ns).saturating_sub(off_ns);
+            parts.ready_ns += ready_ns;
+            parts.unknown_ns += off_ns.saturating_sub(ready_ns);
+        }
         let mut unseen = absence.unseen;
         let length_ns = account.at_ns.saturating_sub(started_ns);
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));

@@ -12,7 +12,7 @@ use super::faults::FaultFiles;
 use super::start_looks::StartLooks;
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
-use crate::recorder::callers::AnswerCallChains;
+use crate::recorder::callers::CallChains;
 use crate::recorder::places::{KnownLoop, PlaceKind, kind_among};
 use crate::recorder::sleeping::SleepWatch;
 use crate::recorder::turns::TurnWatch;
@@ -76,6 +76,8 @@ pub(super) struct WatchedAbsence {
     pub(super) seen_wait: Option<SeenWait>,
     /// The last look of the main loop for events that took no time; the absence that is recorded began then.
     pub(super) turned_ns: Option<u64>,
+    /// When its first step began, if that was before the programs in the kernel knew the main loop, and what it had gone to by then.
+    pub(super) before: Option<(u64, AbsenceAccount)>,
     /// Finds out whether the loop sleeps at another place now, in a program whose main loop sleeps and looks for events.
     pub(super) sleeps: SleepWatch,
     /// The account when the first look found the thread in such a sleep.
@@ -99,8 +101,8 @@ pub(super) struct MarkedProgram {
     pub(super) waits: HashMap<EventWait, WaitState>,
     /// Which calls make the waits that were asked about, by the instruction.
     pub(super) calls: Vec<(u64, u32)>,
-    /// Which of its waits are for an answer, by their callers.
-    pub(super) answer_chains: AnswerCallChains,
+    /// What its waits are, by their callers.
+    pub(super) call_chains: CallChains,
     /// How often it was looked whether its main loop is one that waits for a lock, or sleeps.
     pub(super) loop_looks: u32,
     /// Finds the main loop of a program that does not wait in it yet.
@@ -126,11 +128,11 @@ pub(super) struct MarkedProgram {
 /// Returns what a look for events is, by its call or by its callers, if that is known or asked.
 pub(super) fn kind_of_look(
     waits: &HashMap<EventWait, WaitState>,
-    chains: &AnswerCallChains,
+    chains: &CallChains,
     call: &BlockedSyscall,
     stack: &[u8],
 ) -> Option<PlaceKind> {
-    known_kind(waits, EventWait::of(call)).or_else(|| chains.kind(call.ip, stack))
+    known_kind(waits, EventWait::of(call)).or_else(|| chains.kind(call, stack))
 }
 
 /// Returns what a wait is, if that is known or asked.

@@ -17,6 +17,14 @@ pub(super) struct StartLooks {
     pub(super) seen: StartCounters,
 }
 
+/// The step of a program that goes on when its main loop becomes known.
+#[derive(Debug)]
+pub(super) struct StartStep {
+    pub(super) watch: TurnWatch,
+    /// When it began, and what it has gone to since; none if that is not known.
+    pub(super) begun: Option<(u64, AbsenceAccount)>,
+}
+
 /// What was seen from outside of a program that has just been started.
 #[derive(Debug, Default)]
 pub(super) struct StartCounters {
@@ -26,8 +34,6 @@ pub(super) struct StartCounters {
     pub(super) rests: Vec<(u64, EventWait)>,
     /// The looks of what may be its main loop.
     pub(super) turns: Vec<u64>,
-    /// Times in which its looks for events were not all seen.
-    pub(super) gaps: Vec<(u64, u64)>,
 }
 
 impl StartCounters {
@@ -38,17 +44,13 @@ impl StartCounters {
     }
 
     /// Returns what the step between two looks for events went to, which ends before the loop is seen to wait in the second one; `None` if
-    /// it may be several steps, or the counters are not known. They are those of looks at it, so that parts are off by up to two intervals.
+    /// the counters are not known. They are those of looks at it, so that parts are off by up to two intervals.
     pub(super) fn account(
         &self,
         from_ns: u64,
         to_ns: u64,
         is_rest: impl Fn(EventWait) -> bool,
     ) -> Option<AbsenceAccount> {
-        let is_apart = |(gap_ns, until_ns): &(u64, u64)| *until_ns <= from_ns || *gap_ns >= to_ns;
-        if !self.gaps.iter().all(is_apart) {
-            return None;
-        }
         let rests = self.rests.iter().filter(|(_, wait)| is_rest(*wait));
         let rest_ns = rests.map_while(|(at_ns, _)| (*at_ns < to_ns).then_some(*at_ns));
         let rest_ns = rest_ns.filter(|at_ns| *at_ns > from_ns).min();
@@ -122,13 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_several_steps_is_none() {
-        let mut seen = looked_at();
-        seen.gaps = vec![(200 * MS, 220 * MS)];
-        assert_eq!(seen.account(100 * MS, 500 * MS, |_| true), None);
-        assert_eq!(seen.account(210 * MS, 500 * MS, |_| true), None);
-        assert!(seen.account(220 * MS, 500 * MS, |_| true).is_some());
-        assert!(seen.account(100 * MS, 200 * MS, |_| true).is_some());
-        assert_eq!(StartCounters::default().account(0, 500 * MS, |_| true), None, "nothing seen");
+    fn of_what_was_not_looked_at_there_is_no_account() {
+        assert_eq!(StartCounters::default().account(0, 500 * MS, |_| true), None);
     }
 }

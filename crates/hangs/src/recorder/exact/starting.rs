@@ -6,7 +6,7 @@
 use trace::backend::blocked::BlockedSyscall;
 
 use super::program::{MarkedProgram, StartWatch, WaitState, kind_of_look, known_kind};
-use super::start_looks::{StartCounters, StartLooks};
+use super::start_looks::{StartCounters, StartLooks, StartStep};
 use super::{ExactRecorder, has_others};
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, MarkedAs, WaitPlace};
 use crate::model::{HANG_NS, UnseenParts};
@@ -23,9 +23,13 @@ const LOOKS_FOR_CALLS: u64 = 5;
 /// So often a thread is marked anew that is in another phase than the mark says.
 const ATTEMPTS: usize = 4;
 
+/// Returns whether a program has just been started.
+pub(super) fn is_new(program: &MarkedProgram, now_ns: u64) -> bool {
+    program.counts.followed_ns(now_ns) < STARTING_NS
+}
+
 fn is_starting(program: &MarkedProgram, now_ns: u64) -> bool {
-    let is_new = program.counts.followed_ns(now_ns) < STARTING_NS;
-    is_new && !matches!(program.start, StartWatch::Over)
+    is_new(program, now_ns) && !matches!(program.start, StartWatch::Over)
 }
 
 /// Returns whether the first thread of a process has a processor, or waits for one. Of one that is stopped or blocked the programs in the
@@ -66,7 +70,7 @@ impl ExactRecorder<'_> {
             self.look_at_start(process, now_ns);
         }
         for program in self.marked.values_mut() {
-            if program.counts.followed_ns(now_ns) >= STARTING_NS {
+            if !is_new(program, now_ns) {
                 program.start = StartWatch::Over;
             }
         }
@@ -95,18 +99,13 @@ impl ExactRecorder<'_> {
         });
         let Some((ip, number)) = known else { return };
         let waits = &program.waits;
-        let chains = &program.answer_chains;
+        let chains = &program.call_chains;
         let kind_of =
             |call: &BlockedSyscall, stack: &[u8]| kind_of_look(waits, chains, call, stack);
         let is_elsewhere = |looks: &StartLooks| looks.watch.main_place().1 != ip;
         match &mut program.start {
             StartWatch::Seen(looks) if known_ns.is_some() || !is_elsewhere(looks) => {
                 let asked = looks.watch.take(looks.watch.since_ns, true, kind_of);
-                if looks.watch.has_gap() {
-                    let from_ns =
-                        looks.seen.moments.iter().rev().nth(1).map_or(0, |(at_ns, _)| *at_ns);
-                    looks.seen.gaps.push((from_ns, now_ns));
-                }
                 let turns = looks.watch.until(known_ns.unwrap_or(now_ns));
                 looks.seen.turns.extend(turns);
                 // What a look was may be known later than what others were.
@@ -116,13 +115,13 @@ impl ExactRecorder<'_> {
                 let place = place_of_loop(program).filter(|_| is_loop);
                 match (known_ns, place) {
                     (Some(_), _) => {
-                        self.tell_start(process);
+                        self.tell_start(process, now_ns);
                         let program = self.marked.get_mut(&process);
                         program.into_iter().for_each(|program| program.start = StartWatch::Over);
                     }
                     (None, Some(place)) if has_turned && has_processor(process) => {
-                        self.tell_start(process);
-                        self.mark_in_step(process, place);
+                        let step = self.tell_start(process, now_ns);
+                        self.mark_in_step(process, place, step);
                     }
                     _ => self.ask_looks(process, asked),
                 }
@@ -141,10 +140,10 @@ impl ExactRecorder<'_> {
         }
     }
 
-    /// Stores the steps between looks of the main loop that were made before it was known as one.
-    fn tell_start(&mut self, process: u32) {
-        let Some(program) = self.marked.get_mut(&process) else { return };
-        let StartWatch::Seen(looks) = std::mem::take(&mut program.start) else { return };
+    /// Stores the steps between looks of the main loop that were made before it was known as one. Returns the one that goes on.
+    fn tell_start(&mut self, process: u32, now_ns: u64) -> Option<StartStep> {
+        let program = self.marked.get_mut(&process)?;
+        let StartWatch::Seen(looks) = std::mem::take(&mut program.start) else { return None };
         let waits = &program.waits;
         let is_rest = |wait: EventWait| known_kind(waits, wait) != Some(PlaceKind::Nested);
         let away = program.away.take();
@@ -152,12 +151,22 @@ impl ExactRecorder<'_> {
         let steps: Vec<(u64, AbsenceAccount)> = turns
             .iter()
             .zip(turns.iter().skip(1))
-            .filter(|(from_ns, to_ns)| !looks.watch.is_divided(**from_ns, **to_ns))
             .filter_map(|(from_ns, to_ns)| {
+                let (watch, of) = (&looks.watch, (*from_ns, *to_ns));
+                if watch.has_gap(of.0, of.1) || watch.may_be_several(of.0, of.1) {
+                    return None;
+                }
                 let account = looks.seen.account(*from_ns, *to_ns, is_rest)?;
                 (account.at_ns.saturating_sub(*from_ns) >= HANG_NS).then_some((*from_ns, account))
             })
             .collect();
+        let last = turns.last().copied();
+        let last = last.filter(|from_ns| !looks.watch.has_gap(*from_ns, now_ns));
+        let begun = last.and_then(|from_ns| {
+            let account = looks.seen.account(from_ns, now_ns, is_rest)?;
+            // If it has rested since it is another step.
+            (account.at_ns == now_ns).then_some((from_ns, account))
+        });
         for (from_ns, account) in steps {
             self.begin_absence(process, from_ns);
             if let Some(absence) = self.absence_mut(process) {
@@ -173,11 +182,12 @@ impl ExactRecorder<'_> {
         if let Some(program) = self.marked.get_mut(&process) {
             program.away = away;
         }
+        Some(StartStep { watch: looks.watch, begun })
     }
 
     /// Marks the first thread of a process anew as one that is in a step of its main loop, or at rest if it is: the programs in the kernel
-    /// learn of that only by a wait.
-    fn mark_in_step(&mut self, process: u32, place: WaitPlace) {
+    /// learn of that only by a wait. What has seen its looks for events goes on.
+    fn mark_in_step(&mut self, process: u32, place: WaitPlace, step: Option<StartStep>) {
         let mut marked = MarkedAs::Away(place);
         for attempt in 0..ATTEMPTS {
             if !self.mark_anew(process, marked) {
@@ -212,7 +222,13 @@ impl ExactRecorder<'_> {
         if let Some(started_ns) = state.and_then(|state| state.away_since_ns) {
             self.begin_absence(process, started_ns);
             if let Some(absence) = self.absence_mut(process) {
-                absence.unseen.add(UnseenParts::START);
+                let (watch, begun) = step.map(|step| (step.watch, step.begun)).unzip();
+                absence.turns = watch.and_then(|watch| watch.of_loop(place));
+                absence.before = begun.flatten();
+                match absence.before {
+                    Some((from_ns, _)) => absence.turned_ns = Some(from_ns),
+                    None => absence.unseen.add(UnseenParts::START),
+                }
             }
         }
     }

@@ -216,9 +216,13 @@ fn looks_for_events_that_took_no_time_divide_an_absence() {
     for at in (1050..1500).step_by(10) {
         follower.look(&look(at, at - 1050, 2, Activity::Running));
     }
+    for unseen in [UnseenParts::START, UnseenParts::GAP, UnseenParts::FUNCTIONS] {
+        follower.absence_mut().unwrap().unseen.add(unseen);
+    }
     let mut ended = follower.turned(&[1090 * MS, 1120 * MS, 1200 * MS]);
     let longest = ended.pop().expect("an absence ends");
     assert!(longest.length_ns() < 100 * MS && ended.is_empty(), "{longest:?}");
+    assert!(!longest.unseen.has_unseen_time(), "it is not the first one: {longest:?}");
     assert!(longest.may_be_several(), "it began before anybody saw the main loop");
     // Looks may be known late: each long step between them is told.
     let ended = follower.turned(&[1310 * MS, 1320 * MS, 1460 * MS]);
@@ -227,6 +231,7 @@ fn looks_for_events_that_took_no_time_divide_an_absence() {
     assert_ne!(ended[0].key, ended[1].key);
     let rest = follower.absence().unwrap();
     assert_eq!((rest.started_ns, rest.may_be_several()), (1460 * MS, false));
+    assert_eq!(rest.unseen, UnseenParts::FUNCTIONS, "nothing is missing before it");
     assert_eq!(follower.steps.total(), 5, "{:?}", follower.steps);
 }
 
