@@ -207,6 +207,7 @@ mod tests {
                 pressure: None,
                 unseen: hangs::model::UnseenParts::default(),
                 chain: None,
+                disk_use: None,
             };
             stored.hangs.insert(*number, hang);
         }

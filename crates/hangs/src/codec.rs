@@ -8,13 +8,15 @@ use std::sync::Arc;
 use trace::report::account::TimeParts;
 
 use crate::model::{
-    CallObject, CallShare, Hang, HangCause, HangChain, HangFrame, HangHop, HangRecord, ObjectKind,
-    ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
+    CallObject, CallShare, DiskUse, DiskUser, Hang, HangCause, HangChain, HangFrame, HangHop,
+    HangRecord, ObjectKind, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
 };
 
-/// The version of the fields that is written. The one before does not tell the processes of a program apart, the first one has hangs
-/// without chains.
-const VERSION: u8 = 3;
+/// The version of the fields that is written. The one before does not say what disks did, the second one does not tell the processes of a
+/// program apart, the first one has hangs without chains.
+const VERSION: u8 = 4;
+/// The first version that says what disks did.
+const OF_DISKS: u8 = 4;
 /// The first version that tells processes apart.
 const OF_PROCESSES: u8 = 3;
 /// The first version of the fields.
@@ -33,6 +35,8 @@ pub const MAX_FRAMES: usize = 64;
 pub const MAX_CALLS: usize = 8;
 /// The most threads of a chain.
 pub const MAX_HOPS: usize = 16;
+/// The most programs that used disks during a hang.
+pub const MAX_DISK_USERS: usize = 3;
 /// The most programs of a period.
 pub const MAX_PROGRAMS: usize = 512;
 /// The most bytes of a record.
@@ -239,6 +243,34 @@ fn write_hang(out: &mut RecordWriter, hang: &Hang) {
     if let Some(chain) = &hang.chain {
         write_chain(out, chain);
     }
+    out.0.push(u8::from(hang.disk_use.is_some()));
+    if let Some(used) = &hang.disk_use {
+        for number in [used.counted_ns, used.read_bytes, used.written_bytes] {
+            out.number(number);
+        }
+        out.list(&used.programs, MAX_DISK_USERS, |out, user| {
+            out.text(&user.program);
+            for number in [user.process.into(), user.read_bytes, user.written_bytes] {
+                out.number(number);
+            }
+        });
+    }
+}
+
+fn read_disk_use(reader: &mut RecordReader<'_>) -> Option<DiskUse> {
+    Some(DiskUse {
+        counted_ns: reader.number()?,
+        read_bytes: reader.number()?,
+        written_bytes: reader.number()?,
+        programs: reader.list(MAX_DISK_USERS, |reader| {
+            Some(DiskUser {
+                program: reader.text()?,
+                process: reader.small()?,
+                read_bytes: reader.number()?,
+                written_bytes: reader.number()?,
+            })
+        })?,
+    })
 }
 
 fn write_chain(out: &mut RecordWriter, chain: &HangChain) {
@@ -330,6 +362,10 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
         true => Some(read_chain(reader)?),
         false => None,
     };
+    let disk_use = match version >= OF_DISKS && reader.flag()? {
+        true => Some(read_disk_use(reader)?),
+        false => None,
+    };
     Some(Hang {
         number,
         started_ns,
@@ -348,6 +384,7 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
         pressure,
         unseen,
         chain,
+        disk_use,
     })
 }
 

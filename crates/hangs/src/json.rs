@@ -6,7 +6,7 @@ use trace::report::account::TimeParts;
 use crate::compare::RateComparison;
 use crate::history::{HangGroup, HangHistory, WatchCoverage};
 use crate::model::{
-    CallShare, Hang, HangCause, HangChain, HangFrame, STEP_BOUNDS_NS, StepHistogram,
+    CallShare, DiskUse, Hang, HangCause, HangChain, HangFrame, STEP_BOUNDS_NS, StepHistogram,
 };
 use crate::remedy::remedy;
 use crate::store::StoredHistory;
@@ -63,6 +63,7 @@ pub struct HangDocument<'a> {
     pressure_percent: Option<[f64; 3]>,
     unseen: Vec<&'static str>,
     chain: Option<&'a HangChain>,
+    disk_use: Option<&'a DiskUse>,
     command: Option<String>,
 }
 
@@ -90,6 +91,7 @@ impl<'a> HangDocument<'a> {
                 .map(|shares| shares.map(|share| f64::from(share) / 100.0)),
             unseen: hang.unseen.sentences(!hang.frames.is_empty()),
             chain: hang.chain.as_ref(),
+            disk_use: hang.disk_use.as_ref(),
             command: remedy(hang).and_then(|remedy| remedy.advice().command),
         }
     }

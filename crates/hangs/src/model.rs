@@ -435,6 +435,34 @@ pub struct Hang {
     pub unseen: UnseenParts,
     /// Whom its longest wait was for, and whom that one waited for, if that was recorded.
     pub chain: Option<HangChain>,
+    /// What disks did in a part of it, if that was counted: it waited for 50 ms or longer.
+    pub disk_use: Option<DiskUse>,
+}
+
+/// What was read from disks and written to them in a part of a hang, by whomever.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct DiskUse {
+    /// The length of that part, in nanoseconds.
+    pub counted_ns: u64,
+    /// What was read from the disks of the machine, in bytes.
+    pub read_bytes: u64,
+    /// What was written to them, in bytes.
+    pub written_bytes: u64,
+    /// The programs with the most of it, the first with the most; of those alone that the recorder may look at.
+    pub programs: Vec<DiskUser>,
+}
+
+/// A program that used disks.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct DiskUser {
+    /// Its name.
+    pub program: String,
+    /// The process ID.
+    pub process: u32,
+    /// What it had read from disks, in bytes.
+    pub read_bytes: u64,
+    /// What it wrote to files, in bytes; the kernel writes them to the disk at once or later.
+    pub written_bytes: u64,
 }
 
 impl Hang {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use jiff::{Timestamp, Zoned};
-use report::figure::duration;
+use report::figure::{Quantity, duration};
 use report::paint::{Paint, Tone};
 use report::paragraph::{counted, wrap};
 use report::table::{Align, TextTable};
@@ -13,7 +13,9 @@ use report::text::spelled;
 
 use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, WatchCoverage, group};
-use crate::model::{CallObject, Hang, HangCause, HangChain, HangHop, ObjectKind};
+use crate::model::{
+    CallObject, DiskUse, DiskUser, Hang, HangCause, HangChain, HangHop, ObjectKind,
+};
 use crate::remedy::{HangRemedy, remedy};
 use crate::store::{EraseOutcome, StoredHistory};
 
@@ -472,6 +474,11 @@ impl HangTextStyle<'_> {
                 text.push_str("  Wake-ups were lost that may belong to it.\n");
             }
         }
+        if let Some(used) = &hang.disk_use {
+            let _ =
+                writeln!(text, "\nWhat was read and written in {} of it", time(used.counted_ns));
+            text.push_str(&self.disk_use(used).render(self.width, self.paint));
+        }
         for sentence in hang.unseen.sentences(!hang.frames.is_empty()) {
             let _ = write!(text, "\n{}", wrap(sentence, self.width, ""));
         }
@@ -482,6 +489,29 @@ impl HangTextStyle<'_> {
             }
         }
         text
+    }
+
+    fn disk_use(&self, used: &DiskUse) -> TextTable {
+        let columns = [
+            ("by", Align::Text),
+            ("process", Align::Text),
+            ("read", Align::Point),
+            ("written", Align::Point),
+        ];
+        let mut table = TextTable::new(&columns);
+        #[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
+        let bytes = |bytes: u64| Quantity::Size.show(bytes as f64);
+        for DiskUser { program, process, read_bytes, written_bytes } in &used.programs {
+            table.row(vec![
+                self.others(program).into(),
+                process.to_string().into(),
+                bytes(*read_bytes).into(),
+                bytes(*written_bytes).into(),
+            ]);
+        }
+        let (read, written) = (bytes(used.read_bytes), bytes(used.written_bytes));
+        table.row(vec!["all, on disks".into(), "".into(), read.into(), written.into()]);
+        table
     }
 
     /// Writes the hangs of yesterday in a sentence, with what mends the most of them.

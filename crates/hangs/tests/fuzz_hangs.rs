@@ -13,8 +13,8 @@ use std::sync::Arc;
 use replay::{corpus, replay};
 use unjank_hangs::codec::{HangRecordError, MAX_FRAMES, MAX_TEXT, decode, encode};
 use unjank_hangs::model::{
-    CallObject, CallShare, Hang, HangCause, HangChain, HangFrame, HangHop, HangRecord, ObjectKind,
-    ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
+    CallObject, CallShare, DiskUse, DiskUser, Hang, HangCause, HangChain, HangFrame, HangHop,
+    HangRecord, ObjectKind, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
 };
 
 /// A hang with every field.
@@ -60,6 +60,17 @@ pub(crate) fn hang(number: u64) -> Hang {
         pressure: Some([12, 8150, 0]),
         unseen: UnseenParts::GAP,
         chain: Some(chain()),
+        disk_use: Some(DiskUse {
+            counted_ns: 1_900_000_000,
+            read_bytes: 8192,
+            written_bytes: 310_000_000,
+            programs: vec![DiskUser {
+                program: "dpkg".to_owned(),
+                process: 4713,
+                read_bytes: 4096,
+                written_bytes: 400_000_000,
+            }],
+        }),
     }
 }
 
@@ -137,15 +148,15 @@ fn records_are_read_as_they_were_written_and_no_part_of_one_is() {
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(decode(&longer), Err(HangRecordError::Damaged));
         let mut later = bytes;
-        later[1] = 4;
-        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(4)));
+        later[1] = 5;
+        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(5)));
     }
 }
 
 #[test]
 fn records_of_earlier_versions_are_read() {
     let stored = |name: &str| fs::read(corpus("hang_record").join(name)).unwrap();
-    let expected = Hang { process_began_ns: 0, chain: None, ..hang(1) };
+    let expected = Hang { process_began_ns: 0, chain: None, disk_use: None, ..hang(1) };
     let mut bytes = stored("hang-version-1");
     assert_eq!((bytes[1], decode(&bytes)), (1, Ok(HangRecord::Hang(Box::new(expected.clone())))));
     // Where there is no chain, the first two versions differ by one byte at the end.
@@ -153,6 +164,9 @@ fn records_of_earlier_versions_are_read() {
     assert_eq!(decode(&bytes), Err(HangRecordError::Damaged));
     bytes[1] = 2;
     assert_eq!(decode(&bytes), Ok(HangRecord::Hang(Box::new(expected))));
+    let bytes = stored("hang-version-3");
+    let expected = Hang { disk_use: None, ..hang(1) };
+    assert_eq!((bytes[1], decode(&bytes)), (3, Ok(HangRecord::Hang(Box::new(expected)))));
     let mut expected = period();
     let steps = &mut expected.programs[0];
     (steps.present_ns, steps.processes) = (steps.watched_ns, 1);

@@ -252,11 +252,16 @@ impl Interactive {
 
     /// Has the program wait for a lock that this process holds until a hang that goes on is stored; returns it when it has ended.
     pub(crate) fn hang_of_lock(&mut self, root: &TempDir) -> Hang {
+        self.hang_of_lock_while(root, &mut || {})
+    }
+
+    /// The same, and does something again and again meanwhile.
+    pub(crate) fn hang_of_lock_while(&mut self, root: &TempDir, act: &mut dyn FnMut()) -> Hang {
         let held = File::create(&self.lock).unwrap();
         held.lock().unwrap();
         self.wait_until_at_rest();
         self.begin(b'l');
-        self.wait_until_it_goes_on(root);
+        self.wait_until_it_goes_on(root, act);
         drop(held);
         self.finished();
         let hang = self.ended_hang(root);
@@ -271,15 +276,16 @@ impl Interactive {
         self.wait_until_at_rest();
         self.mark_now();
         kill_process(process, Signal::STOP).unwrap();
-        self.wait_until_it_goes_on(root);
+        self.wait_until_it_goes_on(root, &mut || {});
         kill_process(process, Signal::CONT).unwrap();
         let hang = self.ended_hang(root);
         assert_eq!(hang.cause, HangCause::Stopped, "{hang:?}");
         hang
     }
 
-    fn wait_until_it_goes_on(&self, root: &TempDir) {
+    fn wait_until_it_goes_on(&self, root: &TempDir, act: &mut dyn FnMut()) {
         until("a hang that goes on to be stored", || {
+            act();
             self.hang_of_order(root).filter(|hang| hang.goes_on)
         });
     }

@@ -10,6 +10,7 @@ extern crate unjank_hangs as hangs;
 
 mod clock;
 mod connections;
+mod disk_use;
 mod fuzz_hangs;
 mod kernel;
 mod loops;

@@ -45,6 +45,7 @@ mod doctor_page;
 mod documented_lines;
 mod few_processes;
 mod hang_notifications;
+mod hangs_export;
 mod host_attacks;
 mod host_conformance;
 mod host_flatpak;

@@ -264,6 +264,7 @@ impl MachinePlan {
             ),
             unseen: UnseenParts(if self.random.u32(0..20) == 0 { 2 } else { 0 }),
             chain: None,
+            disk_use: None,
         }
     }
 

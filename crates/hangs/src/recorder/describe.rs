@@ -497,6 +497,7 @@ mod tests {
                 pressure: None,
                 unseen: UnseenParts::default(),
                 chain: None,
+                disk_use: None,
             };
             self.handle(DescribeWork::Hang(Box::new(HangDraft { key: 1, hang, descriptions })));
         }

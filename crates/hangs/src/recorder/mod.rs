@@ -10,6 +10,7 @@ mod callers;
 mod candidates;
 mod cause;
 mod describe;
+mod disk_use;
 mod exact;
 mod follower;
 mod interactive;

@@ -14,6 +14,7 @@ use super::absence::{Absence, Activity, CallTime, ThreadLook};
 use super::callers::CallChains;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
+use super::disk_use::{DISK_USE_NS, DiskCounters, DiskObserver};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
 use super::interactive::{self, InteractiveFinder};
 use super::period::{Moment, PeriodTotals, ProcessCount};
@@ -51,6 +52,8 @@ struct FollowedProgram {
     rest: RestWatch,
     sampler: Option<ThreadSampler>,
     samples: u32,
+    /// What had been read and written when the step that goes on had waited for a while.
+    disk: Option<DiskCounters>,
     /// Sees each return of the main loop's wait.
     turns: Option<TurnWatch>,
     due_ns: u64,
@@ -88,6 +91,7 @@ pub(super) struct SamplingRecorder<'a> {
     may_sample: bool,
     /// Whether the kernel allows breakpoints.
     may_break: bool,
+    disks: DiskObserver,
 }
 
 impl<'a> SamplingRecorder<'a> {
@@ -109,6 +113,7 @@ impl<'a> SamplingRecorder<'a> {
             may_announce: true,
             may_sample: true,
             may_break: true,
+            disks: DiskObserver::default(),
         }
     }
 
@@ -193,6 +198,7 @@ impl<'a> SamplingRecorder<'a> {
             sleeps: SleepWatch::default(),
             rest: RestWatch::default(),
             sampler: None,
+            disk: None,
             samples: 0,
             turns: None,
             due_ns: 0,
@@ -385,6 +391,7 @@ impl<'a> SamplingRecorder<'a> {
         let wanted = program.follower.wanted(&look);
         self.read_wanted(process, wanted);
         self.sample(process, at_ns, activity == Activity::Running);
+        self.count_disk_use(process, at_ns);
         self.store_running(process);
         ProcessLook::Ran
     }
@@ -475,8 +482,19 @@ impl<'a> SamplingRecorder<'a> {
         }
         if let Some(program) = self.followed.get_mut(&process) {
             program.sampler = None;
+            program.disk = None;
             program.samples = 0;
             program.store_at_ns = FIRST_STORED_NS;
+        }
+    }
+
+    /// Counts what disks do from when a thread that is away has waited for a while.
+    fn count_disk_use(&mut self, process: u32, at_ns: u64) {
+        let Some(program) = self.followed.get_mut(&process) else { return };
+        let Some(absence) = program.follower.absence() else { return };
+        let away_ns = at_ns.saturating_sub(absence.started_ns);
+        if program.disk.is_none() && away_ns >= DISK_USE_NS && !absence.is_computing() {
+            program.disk = self.disks.begin();
         }
     }
 
@@ -541,6 +559,7 @@ impl<'a> SamplingRecorder<'a> {
         }
         if let Some(program) = self.followed.get_mut(&process) {
             program.sampler = None;
+            program.disk = None;
             program.samples = 0;
             program.turns = None;
             program.store_at_ns = FIRST_STORED_NS;
@@ -576,6 +595,9 @@ impl<'a> SamplingRecorder<'a> {
             }
             _ => {}
         }
+        let is_in =
+            |counters: &&DiskCounters| (absence.started_ns..ended_ns).contains(&counters.at_ns);
+        let disk_use = program.disk.as_ref().filter(is_in).map(|counters| counters.until(ended_ns));
         let calls = absence.calls.iter().map(CallTime::share).collect();
         if absence.calls.iter().any(|call| {
             !call.is_described && call.blocked_ns.saturating_mul(2) > absence.length_ns()
@@ -600,6 +622,7 @@ impl<'a> SamplingRecorder<'a> {
             pressure: read::pressure(),
             unseen,
             chain: None,
+            disk_use,
         };
         let described = absence.descriptions.iter();
         let descriptions = described.filter_map(|made| made.wait(&absence.calls)).collect();

@@ -112,6 +112,7 @@ fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
         function: text.clone(),
         waited_ns: SECOND,
     };
+    let user = DiskUser { program: text.clone(), process: 12, read_bytes: 1, written_bytes: 1 };
     let frame = crate::model::HangFrame { function: text.clone(), module: text.as_str().into() };
     Hang {
         number: 7,
@@ -130,7 +131,8 @@ fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
         blamed: Some(0),
         pressure: None,
         unseen: UnseenParts::default(),
-        chain: Some(HangChain { hops: vec![hop], end: text, end_ns: 1, has_losses: true }),
+        chain: Some(HangChain { hops: vec![hop], end: text.clone(), end_ns: 1, has_losses: true }),
+        disk_use: Some(DiskUse { programs: vec![user], ..DiskUse::default() }),
     }
 }
 

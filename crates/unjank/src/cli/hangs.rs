@@ -2,6 +2,7 @@
 
 mod notify;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use self::notify::HangNotifier;
 use super::new_file::NewFile;
 use super::screen::sayln;
 use super::setup::state as setup_state;
-use super::{document, interrupt, moment, screen};
+use super::{beside, document, interrupt, moment, screen};
 use crate::error::{Error, FailureCategory, Verdict};
 
 /// Show when programs of this session hung, and on what.
@@ -97,6 +98,13 @@ enum Command {
     Forget {
         #[command(flatten)]
         which: Selection,
+    },
+    /// Write or send hangs for DuckDB, OpenTelemetry, Prometheus, pprof and Perfetto, by unjank-export
+    #[command(disable_help_flag = true)]
+    Export {
+        /// A command of unjank-export and its options, or --help.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<OsString>,
     },
     /// Record, until it is stopped; `unjank setup hangs` has this run in each session
     Record {
@@ -271,6 +279,9 @@ impl Hangs {
             }
             Some(Command::Timeline { output, which }) => timeline(&session, &output, &which),
             Some(Command::Forget { which }) => forget(&session, &which),
+            Some(Command::Export { arguments }) => {
+                Err(beside::run_program("unjank-export", "unjank-export", &arguments))
+            }
             Some(Command::Record { program, limit }) => run_recorder(&session, program, limit),
         }
     }

@@ -16,6 +16,7 @@ use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPl
 use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
 use crate::recorder::describe::{DescribeWork, StackBytes};
+use crate::recorder::disk_use::DISK_USE_NS;
 use crate::recorder::places::{is_event_wait, is_lock_wait};
 use crate::recorder::read;
 use crate::recorder::turns::{TurnWatch, longest_step, steps};
@@ -85,6 +86,10 @@ impl ExactRecorder<'_> {
         let ready_ns = queued_ns.saturating_sub(state.ready_before_ns);
         let blocked_ns = state.account.off_ns.saturating_sub(ready_ns) + blocked_ns;
         absence.is_computing = blocked_ns.saturating_mul(2) <= away_ns;
+        let step_ns = now_ns.saturating_sub(absence.began_ns());
+        if !absence.is_computing && absence.disk.is_none() && step_ns >= DISK_USE_NS {
+            absence.disk = self.disks.begin();
+        }
         if let Some((off_ns, false)) = state.off_since_ns {
             self.look_at_blocked(process, &state, off_ns, now_ns);
             self.note_wait(process, off_ns, asked_ns);
@@ -362,6 +367,7 @@ impl ExactRecorder<'_> {
         }
         let Some(absence) = self.absence_mut(process) else { return };
         absence.key = later_key;
+        absence.disk = None;
         absence.unseen = absence.unseen.of_later_step();
         absence.turned_ns = moments.last().copied();
         absence.described.clear();

@@ -34,6 +34,7 @@ use super::absence::Activity;
 use super::callers::CallChains;
 use super::candidates::Candidates;
 use super::describe::{DescribeWork, HangDraft, RecorderLink};
+use super::disk_use::{DiskCounters, DiskObserver};
 use super::interactive::InteractiveFinder;
 use super::period::{Moment, PeriodTotals};
 use super::places::{KnownLoop, is_event_wait};
@@ -86,6 +87,7 @@ pub(super) struct ExactRecorder<'a> {
     may_sample: bool,
     /// Whether the kernel allows breakpoints.
     may_break: bool,
+    disks: DiskObserver,
 }
 
 /// How an exact recorder ended.
@@ -131,6 +133,7 @@ impl<'a> ExactRecorder<'a> {
             operations,
             may_sample: true,
             may_break: true,
+            disks: DiskObserver::default(),
         }
     }
 
@@ -434,6 +437,7 @@ impl<'a> ExactRecorder<'a> {
             turns: None,
             seen_wait: None,
             turned_ns: None,
+            disk: None,
             before: None,
             sleeps: SleepWatch::default(),
             before_sleep: None,
@@ -546,6 +550,8 @@ impl<'a> ExactRecorder<'a> {
             !goes_on && !block.is_stopped && longest_ns >= FOLLOWED_NS && block.call.is_some()
         });
         let chain = followed.and_then(|block| self.chains.as_mut()?.follow(process, &block));
+        let is_in = |counters: &&DiskCounters| (started_ns..to_ns).contains(&counters.at_ns);
+        let disk_use = absence.disk.as_ref().filter(is_in).map(|counters| counters.until(to_ns));
         let since = sys::bpf::clock_ns().saturating_sub(started_ns);
         let hang = Hang {
             number: 0,
@@ -565,6 +571,7 @@ impl<'a> ExactRecorder<'a> {
             pressure: read::pressure(),
             unseen,
             chain,
+            disk_use,
         };
         let draft = HangDraft { key: absence.key, hang, descriptions };
         self.link.send(DescribeWork::Hang(Box::new(draft)));

@@ -13,6 +13,7 @@ use super::start_looks::StartLooks;
 use crate::kernel::{AbsenceAccount, EventWait, EventWaitKind, ThreadBlock, WaitPlace};
 use crate::model::UnseenParts;
 use crate::recorder::callers::CallChains;
+use crate::recorder::disk_use::DiskCounters;
 use crate::recorder::places::{KnownLoop, PlaceKind, kind_among};
 use crate::recorder::sleeping::SleepWatch;
 use crate::recorder::turns::TurnWatch;
@@ -76,6 +77,8 @@ pub(super) struct WatchedAbsence {
     pub(super) seen_wait: Option<SeenWait>,
     /// The last look of the main loop for events that took no time; the absence that is recorded began then.
     pub(super) turned_ns: Option<u64>,
+    /// What had been read and written when the step that goes on had waited for a while.
+    pub(super) disk: Option<DiskCounters>,
     /// When its first step began, if that was before the programs in the kernel knew the main loop, and what it had gone to by then.
     pub(super) before: Option<(u64, AbsenceAccount)>,
     /// Finds out whether the loop sleeps at another place now, in a program whose main loop sleeps and looks for events.

@@ -1,0 +1,184 @@
+//! What else the disks did while a program hung: what the kernel counts of disks, and of processes that the recorder may look at.
+//!
+//! Counters are read when a hang that waits has gone on for a while, and at its end; nothing is read of a program that does not hang.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use super::processor_ns;
+use super::program_name::program_name;
+use crate::codec::MAX_DISK_USERS;
+use crate::model::{DiskUse, DiskUser};
+
+/// What disks do is counted once a thread that is away has waited for so long, in nanoseconds.
+pub(super) const DISK_USE_NS: u64 = 50_000_000;
+/// After a look through all processes there is none for so many times the processor time that it took.
+const PAUSE: u64 = 50;
+/// The most processes that are looked at: the newest.
+const PROCESSES: usize = 2048;
+/// The kernel counts sectors of so many bytes, whatever those of a disk have.
+const SECTOR_BYTES: u64 = 512;
+
+/// Bytes that were read and written.
+type Bytes = [u64; 2];
+
+fn difference(later: Bytes, earlier: Bytes) -> Bytes {
+    [later[0].saturating_sub(earlier[0]), later[1].saturating_sub(earlier[1])]
+}
+
+/// What had been read and written at a moment.
+#[derive(Debug)]
+pub(super) struct DiskCounters {
+    /// Of the monotonic clock, in nanoseconds.
+    pub(super) at_ns: u64,
+    disks: Bytes,
+    processes: HashMap<u32, Bytes>,
+}
+
+impl DiskCounters {
+    fn read() -> DiskCounters {
+        let mut numbers: Vec<u32> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        let newest = numbers.into_iter().rev().take(PROCESSES);
+        let of =
+            |process: u32| Some((process, of_process(&read(&format!("/proc/{process}/io"))?)?));
+        let processes = newest.filter_map(of).collect();
+        DiskCounters {
+            at_ns: sys::bpf::clock_ns(),
+            disks: of_disks(Path::new("/sys/block")),
+            processes,
+        }
+    }
+
+    /// Returns what was read and written since then, for a hang that ended at a moment, just before.
+    pub(super) fn until(&self, end_ns: u64) -> DiskUse {
+        let now = DiskCounters::read();
+        let [read_bytes, written_bytes] = difference(now.disks, self.disks);
+        // One that is new has done all of it since then. A number that is used again may have counted less.
+        let used = |(process, bytes): (&u32, &Bytes)| {
+            let before = self.processes.get(process).copied().unwrap_or_default();
+            (difference(*bytes, before), *process)
+        };
+        let mut most: Vec<(Bytes, u32)> = now.processes.iter().map(used).collect();
+        most.retain(|([read, written], _)| read + written > 0);
+        most.sort_unstable_by_key(|([read, written], process)| {
+            (std::cmp::Reverse(read + written), *process)
+        });
+        let programs = most.into_iter().take(MAX_DISK_USERS);
+        let programs = programs.map(|([read_bytes, written_bytes], process)| DiskUser {
+            program: program_name(process),
+            process,
+            read_bytes,
+            written_bytes,
+        });
+        DiskUse {
+            counted_ns: end_ns.saturating_sub(self.at_ns),
+            read_bytes,
+            written_bytes,
+            programs: programs.collect(),
+        }
+    }
+}
+
+/// Reads counters, not too often.
+#[derive(Debug, Default)]
+pub(super) struct DiskObserver {
+    /// When they may be read the next time, of the monotonic clock in nanoseconds.
+    due_ns: u64,
+}
+
+impl DiskObserver {
+    /// Returns the counters of now; `None` if they were read so shortly before that it would cost too much.
+    pub(super) fn begin(&mut self) -> Option<DiskCounters> {
+        if sys::bpf::clock_ns() < self.due_ns {
+            return None;
+        }
+        let before_ns = processor_ns();
+        let counters = DiskCounters::read();
+        // The end of a hang costs the same.
+        let cost_ns = processor_ns().saturating_sub(before_ns).saturating_mul(2);
+        self.due_ns = counters.at_ns.saturating_add(cost_ns.saturating_mul(PAUSE));
+        Some(counters)
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// Returns what a process has read from disks and written to files on disks, from the text of `/proc/PID/io`.
+fn of_process(text: &str) -> Option<Bytes> {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let dropped = field("cancelled_write_bytes:").unwrap_or(0);
+    Some([field("read_bytes:")?, field("write_bytes:")?.saturating_sub(dropped)])
+}
+
+/// Returns what was read from and written to the disks below a directory like `/sys/block`. One that consists of others, or has its bytes in
+/// memory or in a file, is none.
+fn of_disks(dir: &Path) -> Bytes {
+    let mut sum = Bytes::default();
+    for disk in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = disk.file_name();
+        let is_other = ["loop", "ram", "zram"]
+            .iter()
+            .any(|beginning| name.to_string_lossy().starts_with(beginning));
+        let parts = fs::read_dir(disk.path().join("slaves"));
+        if is_other || parts.is_ok_and(|mut parts| parts.next().is_some()) {
+            continue;
+        }
+        let text = fs::read_to_string(disk.path().join("stat")).unwrap_or_default();
+        let fields: Vec<u64> =
+            text.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+        for (sum, sectors) in sum.iter_mut().zip([fields.get(2), fields.get(6)]) {
+            *sum += sectors.copied().unwrap_or(0).saturating_mul(SECTOR_BYTES);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_a_process_gave_to_disks_is_read_without_what_it_deleted_before() {
+        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 8192\nwrite_bytes: 20480\n\
+                    cancelled_write_bytes: 4096\n";
+        assert_eq!(of_process(text), Some([8192, 16384]));
+        assert_eq!(of_process("read_bytes: 1\nwrite_bytes: x\n"), None);
+        assert_eq!(of_process(""), None);
+    }
+
+    #[test]
+    fn disks_that_consist_of_others_are_not_counted_twice() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["vda", "dm-0", "loop3", "sr0"] {
+            fs::create_dir_all(root.path().join(name).join("slaves")).unwrap();
+            let stat = " 10 0 16 5 20 0 48 7 0 0 0 0 0 0 0 0 0\n";
+            fs::write(root.path().join(name).join("stat"), stat).unwrap();
+        }
+        symlink("../../vda", root.path().join("dm-0/slaves/vda")).unwrap();
+        assert_eq!(of_disks(root.path()), [2 * 16 * 512, 2 * 48 * 512]);
+        assert_eq!(of_disks(&root.path().join("missing")), [0, 0]);
+    }
+
+    #[test]
+    fn counters_are_not_read_all_the_time() {
+        let mut observer = DiskObserver::default();
+        let before = observer.begin().unwrap();
+        assert!(before.processes.contains_key(&std::process::id()), "{before:?}");
+        assert!(observer.begin().is_none(), "it was just read");
+        let used = before.until(before.at_ns + 5);
+        assert!(used.counted_ns == 5 && used.programs.len() <= MAX_DISK_USERS, "{used:?}");
+    }
+}

@@ -1,0 +1,66 @@
+//! What else disks did while a program hung.
+
+use std::fs::File;
+use std::io::Write;
+
+use tempfile::TempDir;
+use unjank_hangs::recorder::ThreadSource;
+
+use crate::kernel::reports;
+use crate::recorder::{Interactive, TestRecorder};
+
+/// What this process writes each time.
+const WRITTEN: usize = 1 << 20;
+
+fn own_written() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/io").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.unwrap().parse().unwrap()
+}
+
+/// Has a program wait for a lock while this process writes to a disk.
+#[expect(clippy::print_stderr, reason = "whoever reads the test's output sees what was not tested")]
+fn check_writer(root: &TempDir, program: &mut Interactive) {
+    let on_disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut file = File::create(on_disk.path().join("written")).unwrap();
+    let mut write = move || {
+        file.write_all(&[7; WRITTEN]).unwrap();
+        file.sync_data().unwrap();
+    };
+    let before = own_written();
+    write();
+    if own_written() == before {
+        eprintln!("not tested: {} is in memory", env!("CARGO_TARGET_TMPDIR"));
+        return;
+    }
+    // After a look through many processes there is none for a while.
+    for _ in 0..20 {
+        let hang = program.hang_of_lock_while(root, &mut write);
+        let Some(used) = hang.disk_use else { continue };
+        assert!(used.counted_ns <= hang.length_ns, "{used:?}");
+        let own = used.programs.iter().find(|user| user.process == std::process::id());
+        let own = own.unwrap_or_else(|| panic!("{used:?}"));
+        assert!(own.written_bytes >= WRITTEN as u64 && !own.program.is_empty(), "{used:?}");
+        return;
+    }
+    panic!("nothing was counted in any of the hangs");
+}
+
+#[test]
+fn who_writes_while_a_program_waits_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(reports) = reports() else { return };
+    let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    check_writer(&root, &mut program);
+}
+
+#[test]
+fn by_sampling_who_writes_while_a_program_waits_is_told_too() {
+    let root = tempfile::tempdir().unwrap();
+    let _recorder = TestRecorder::start(&root);
+    let mut program = Interactive::start(&root);
+    program.be_noticed(&root);
+    check_writer(&root, &mut program);
+}
