@@ -61,7 +61,7 @@ impl CallChain {
         let (of_loop, _) = frames.split_at(last);
         // By a foreign function interface a script may call anything from the same instruction.
         let is_known = of_loop.iter().any(is_loop)
-            && !of_loop.iter().any(|frame| waits_for_answer(frame) || is_foreign(frame));
+            && !of_loop.iter().any(|frame| waits_in_step(frame) || is_foreign(frame));
         let chain = CallChain::up_to(last, PlaceKind::Loop, frames, inner).filter(|_| is_known)?;
         // Beyond what is copied of each look it is not found again.
         let (at, _) = chain.places.last()?;
@@ -139,6 +139,11 @@ impl CallChains {
     }
 }
 
+/// Returns whether a function waits for an answer, and nothing else is done meanwhile.
+fn waits_in_step(frame: &Frame) -> bool {
+    waits_for_answer(frame) && !runs_main_loop(frame)
+}
+
 /// Returns whether a stack reaches the start of its thread.
 fn is_whole(frames: &[Frame]) -> bool {
     let mut outermost = frames.iter().rev().take(AROUND_START);
@@ -156,9 +161,7 @@ fn is_whole(frames: &[Frame]) -> bool {
 pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -> PlaceEvidence {
     PlaceEvidence {
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
-        waits_for_answer: frames
-            .iter()
-            .any(|frame| waits_for_answer(frame) && !runs_main_loop(frame)),
+        waits_for_answer: frames.iter().any(waits_in_step),
         never_by_depth: call == "futex" || is_in_step(frames),
         looks_without_loop: looks_without_loop(frames),
         has_display: display == Some(true),
@@ -368,6 +371,9 @@ pub(super) mod tests {
             CallChain::of(&frames, &inner)
         };
         assert_eq!(with(2, frame_in("libgio-2.0.so.0", "g_dbus_call_sync")), None, "an answer");
+        let clipboard = frame_in("libgtk-3.so.0", "gtk_clipboard_wait_for_contents");
+        let frames_of_clipboard = [&frames[..3], &[clipboard], &frames[3..]].concat();
+        assert!(CallChain::of(&frames_of_clipboard, &inner).is_some());
         assert_eq!(with(2, frame_in("libglib-2.0.so.0", "g_poll")), None, "no loop");
         assert!(with(2, frame_in("libwriter.so", "g_main_context_iteration")).is_some());
         assert_eq!(with(2, frame_in("libffi.so.8", "ffi_call")), None, "a script");

@@ -2,7 +2,7 @@
 //!
 //! Names are read from large files, which takes a while the first time; the thread that looks at programs never waits for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -37,14 +37,23 @@ const BACKLOG: usize = 256;
 pub(crate) const COPIES: usize = 96;
 /// Functions that wait for an answer of the display are among so many of the innermost ones.
 const INNERMOST: usize = 6;
+/// The function that runs a loop is among so many, of which there are as many as a part of the stack has.
+const INNERMOST_OF_PART: usize = 12;
 /// The most hangs whose stacks are collected at a time.
 const OPEN_HANGS: usize = 512;
 
 /// Work for the thread.
 #[derive(Debug)]
 pub(crate) enum DescribeWork {
-    /// The stack of a wait, to classify it.
-    Place { process: u32, call: u32, wait: EventWait, display: Option<bool>, copy: StackBytes },
+    /// The stack of a wait, to classify it, or the innermost part of it.
+    Place {
+        process: u32,
+        call: u32,
+        wait: EventWait,
+        display: Option<bool>,
+        copy: StackBytes,
+        is_part: bool,
+    },
     /// The stack of a call that a hang waits in.
     Stack { key: u64, process: u32, number: u32, copy: StackBytes },
     /// A sample of a thread that runs.
@@ -69,6 +78,16 @@ pub(crate) struct StackBytes {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// What is read of a wait to classify it.
+#[derive(Debug)]
+pub(crate) struct CopiedWait {
+    pub(crate) copy: StackBytes,
+    /// The descriptors that it waits for, where they can be read.
+    pub(crate) polled: Option<Vec<i32>>,
+    /// Whether of its stack there is the innermost part alone.
+    pub(crate) is_part: bool,
+}
+
 /// A hang without its stack.
 #[derive(Debug)]
 pub(crate) struct HangDraft {
@@ -85,7 +104,8 @@ pub(crate) struct HangDraft {
 pub(crate) struct PlaceAnswer {
     pub(crate) process: u32,
     pub(crate) wait: EventWait,
-    pub(crate) evidence: PlaceEvidence,
+    /// None if the part of the stack says too little.
+    pub(crate) evidence: Option<PlaceEvidence>,
     /// Its callers that show the same of other waits.
     pub(crate) chain: Option<CallChain>,
 }
@@ -121,6 +141,23 @@ impl RecorderLink {
     /// Counts a copy of a stack that is about to be sent.
     pub(crate) fn count_copy(&self) {
         self.counters.copies.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Work that waits.
+#[derive(Debug, Default)]
+struct WorkQueue(VecDeque<DescribeWork>);
+
+impl WorkQueue {
+    /// Takes what is to be done next. What waits are is asked for the time that goes on: it comes before stacks of hangs, but not before
+    /// it is known that a process runs another program.
+    fn take(&mut self) -> Option<DescribeWork> {
+        let mut before = self.0.iter();
+        let first = before.position(|item| {
+            matches!(item, DescribeWork::Place { .. } | DescribeWork::Forget { .. })
+        });
+        let is_place = |at: &usize| matches!(self.0.get(*at), Some(DescribeWork::Place { .. }));
+        self.0.remove(first.filter(is_place).unwrap_or(0))
     }
 }
 
@@ -217,9 +254,15 @@ impl HangDescriber {
 
     /// Works until no more can come.
     pub(crate) fn run(mut self, work: &Receiver<DescribeWork>, told: &mut dyn FnMut(&Hang)) {
+        let mut queue = WorkQueue::default();
         loop {
+            queue.0.extend(work.try_iter());
+            if let Some(item) = queue.take() {
+                self.handle(item, told);
+                continue;
+            }
             match work.recv_timeout(KEPT) {
-                Ok(item) => self.handle(item, told),
+                Ok(item) => queue.0.push_back(item),
                 Err(RecvTimeoutError::Timeout) => self.clear_caches(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -229,19 +272,25 @@ impl HangDescriber {
 
     fn handle(&mut self, work: DescribeWork, told: &mut dyn FnMut(&Hang)) {
         match work {
-            DescribeWork::Place { process, call, wait, display, copy } => {
+            DescribeWork::Place { process, call, wait, display, copy, is_part } => {
                 self.took_copy();
                 let name = call_name(call).unwrap_or("?");
                 // Whoever calls what waits for an answer of the display: that may be in a library with large tables.
-                let mut frames = self.innermost(INNERMOST, process, &copy);
+                let most = if is_part { INNERMOST_OF_PART } else { INNERMOST };
+                let mut frames = self.innermost(most, process, &copy);
                 let mut chain = CallChain::of(&frames, self.unwinder.inner_frames());
                 let mut same_call = None;
-                if !chain.as_ref().is_some_and(|chain| chain.kind() == PlaceKind::Nested) {
+                let kind = chain.as_ref().map(CallChain::kind);
+                // Whatever calls it: the main loop runs, and handles events.
+                let is_main = kind == Some(PlaceKind::Loop) && display == Some(true);
+                let is_known = kind == Some(PlaceKind::Nested) || is_part && is_main;
+                if !is_known && !is_part {
                     frames = self.innermost(FRAMES, process, &copy);
                     chain = CallChain::of(&frames, self.unwinder.inner_frames());
                     same_call = self.callers.same_call(process, wait.place, &frames);
                 }
                 let evidence = PlaceEvidence { same_call, ..evidence_of(name, &frames, display) };
+                let evidence = Some(evidence).filter(|_| is_known || !is_part);
                 // The other end is gone when the recorder ends.
                 let answer = PlaceAnswer { process, wait, evidence, chain };
                 let _ = self.answers.send(answer);
@@ -509,6 +558,35 @@ mod tests {
 
     fn in_cause_of() -> u64 {
         (cause_of as fn(&TimeParts, &[CallShare]) -> HangCause) as usize as u64 + 1
+    }
+
+    #[test]
+    fn what_waits_are_is_found_out_before_hangs_are_described() {
+        let place = |process: u32| DescribeWork::Place {
+            process,
+            call: 7,
+            wait: EventWait { place: (1, 2), subject: 3 },
+            display: None,
+            copy: StackBytes { ip: 1, sp: 2, bytes: Vec::new() },
+            is_part: false,
+        };
+        let mut queue = WorkQueue::default();
+        queue.0.extend([
+            DescribeWork::Dropped { key: 1 },
+            DescribeWork::Sync,
+            place(1),
+            place(2),
+            DescribeWork::Dropped { key: 2 },
+            DescribeWork::Forget { process: 3 },
+            place(3),
+        ]);
+        let order: Vec<String> =
+            std::iter::from_fn(|| queue.take()).map(|item| format!("{item:.20?}")).collect();
+        let begins = ["Place", "Place", "Dropped", "Sync", "Dropped", "Forget", "Place"];
+        assert_eq!(order.len(), begins.len());
+        for (item, begin) in order.iter().zip(begins) {
+            assert!(item.starts_with(begin), "{order:?}");
+        }
     }
 
     #[test]

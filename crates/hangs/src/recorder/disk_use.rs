@@ -145,6 +145,7 @@ fn of_disks(dir: &Path) -> Bytes {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "files of tests need not be durable")]
 mod tests {
     use std::os::unix::fs::symlink;
 

@@ -509,6 +509,11 @@ impl ThreadFollower {
         }
     }
 
+    /// Notes that nothing became known of the wait at a place that was asked about.
+    pub(crate) fn forget_asked(&mut self, place: WaitPlace) {
+        self.places.forget_asked(place);
+    }
+
     /// Classifies a place by what is known of the stack; returns the absence that this ends.
     pub(crate) fn classify(
         &mut self,

@@ -231,6 +231,13 @@ impl WaitPlaces {
         waits.push((Some(subject_of(call)), PlaceKind::Asked));
     }
 
+    /// Notes that nothing became known of the wait at a place that was asked about.
+    pub(super) fn forget_asked(&mut self, place: WaitPlace) {
+        if let Some(waits) = self.kinds.get_mut(&place) {
+            waits.retain(|(_, kind)| *kind != PlaceKind::Asked);
+        }
+    }
+
     /// Classifies the wait at a place that was asked about by what is known of the stack.
     pub(super) fn classify(&mut self, place: WaitPlace, evidence: PlaceEvidence) -> PlaceKind {
         // Beside a loop that sleeps the depth of a wait says nothing.

@@ -16,7 +16,7 @@ use trace::recording::{Backend, Target};
 use trace::syscall::{call_name, runs_program};
 
 use super::absence::Activity;
-use super::describe::StackBytes;
+use super::describe::{CopiedWait, StackBytes};
 use super::process::ThreadState;
 use crate::model::{CallObject, ObjectKind};
 
@@ -92,14 +92,11 @@ impl ThreadReader {
     }
 
     /// Copies the stack of a wait, and reads the descriptors that it waits for where they can be read.
-    pub(crate) fn copy_wait(
-        &mut self,
-        process: u32,
-        call: &BlockedSyscall,
-    ) -> Option<(StackBytes, Option<Vec<i32>>)> {
+    pub(crate) fn copy_wait(&mut self, process: u32, call: &BlockedSyscall) -> Option<CopiedWait> {
         let copy = copy_stack(process, call.ip, call.sp)?;
         let polled = waited_for(process, call);
-        self.is_still_in(process, call).then_some((copy, polled))
+        let copied = CopiedWait { copy, polled, is_part: false };
+        self.is_still_in(process, call).then_some(copied)
     }
 
     /// Copies the stack of a call, and reads what it works on unless it ends meanwhile; the number is that of the description.

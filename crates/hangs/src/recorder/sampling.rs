@@ -13,7 +13,7 @@ use trace::backend::blocked::BlockedSyscall;
 use super::absence::{Absence, Activity, CallTime, ThreadLook};
 use super::callers::CallChains;
 use super::candidates::Candidates;
-use super::describe::{DescribeWork, HangDraft, PlaceAnswer, RecorderLink, StackBytes};
+use super::describe::{CopiedWait, DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::disk_use::{DISK_USE_NS, DiskCounters, DiskObserver};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
 use super::interactive::{self, InteractiveFinder};
@@ -23,7 +23,7 @@ use super::process;
 use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
 use super::sleeping::SleepWatch;
-use super::turns::TurnWatch;
+use super::turns::{AskedLook, TurnWatch};
 use super::{
     AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
@@ -227,6 +227,10 @@ impl<'a> SamplingRecorder<'a> {
             let PlaceAnswer { process, wait, evidence, chain } = answer;
             let Some(program) = self.followed.get_mut(&process) else { continue };
             chain.iter().for_each(|callers| program.call_chains.learn_answer(callers));
+            let Some(evidence) = evidence else {
+                program.follower.forget_asked(wait.place);
+                continue;
+            };
             let ended = program.follower.classify(wait.place, evidence);
             if evidence.is_loop_anyway() && !evidence.lacks_display {
                 chain.iter().for_each(|callers| program.call_chains.learn_loop(callers, wait));
@@ -404,9 +408,9 @@ impl<'a> SamplingRecorder<'a> {
         match wanted {
             Wanted::Nothing => {}
             Wanted::Place(call) => {
-                let Some((copy, polled)) = self.reader.copy_wait(process, &call) else { return };
+                let Some(copied) = self.reader.copy_wait(process, &call) else { return };
                 program.follower.asked(&call);
-                self.send_place(process, &call, (copy, polled));
+                self.send_place(process, &call, copied);
             }
             Wanted::Description(call) => {
                 let Some(key) = program.follower.absence().map(|absence| absence.key) else {
@@ -427,12 +431,12 @@ impl<'a> SamplingRecorder<'a> {
         &self,
         process: u32,
         call: &BlockedSyscall,
-        (copy, polled): (StackBytes, Option<Vec<i32>>),
+        CopiedWait { copy, polled, is_part }: CopiedWait,
     ) {
         self.link.count_copy();
         let display = interactive::is_display_among(process, polled.as_deref());
         let (wait, call) = (EventWait::of(call), call.number);
-        self.link.send(DescribeWork::Place { process, call, wait, display, copy });
+        self.link.send(DescribeWork::Place { process, call, wait, display, copy, is_part });
     }
 
     /// Puts a breakpoint at the wait of the main loop once a thread is away: looks for events that take no time are not
@@ -467,10 +471,11 @@ impl<'a> SamplingRecorder<'a> {
         };
         let asked = watch.take(absence.started_ns, tells_apart, kind_of);
         let moments = watch.until(u64::MAX);
-        if let Some((call, copy)) = asked.into_iter().next().filter(|_| self.link.has_room()) {
+        let asked = asked.into_iter().next().filter(|_| self.link.has_room());
+        if let Some(AskedLook { call, copy, is_part }) = asked {
             follower.asked(&call);
             let polled = read::looked_for(process, &call, &copy);
-            self.send_place(process, &call, (copy, polled));
+            self.send_place(process, &call, CopiedWait { copy, polled, is_part });
         }
         let Some(program) = self.followed.get_mut(&process) else { return };
         let ended = program.follower.turned(&moments);

@@ -4,7 +4,7 @@
 //! for events itself, as one with a bar of progress does: such a look is made from deeper on the stack, and ends a step, too, if it is that
 //! of a loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use sys::perf::{CALLERS_STACK, ThreadSample, ThreadSampler};
@@ -86,6 +86,10 @@ pub(super) struct TurnWatch {
     callers: HashMap<EventWait, (BlockedSyscall, Vec<u8>)>,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
     pub(super) since_ns: u64,
+    /// Waits that were for an answer.
+    answered: HashSet<EventWait>,
+    /// Waits that were asked about by a part of the stack.
+    partly_asked: HashSet<EventWait>,
     /// Looks of loops that were not handled yet.
     turns: Vec<u64>,
     /// Looks of which it is not known what they are.
@@ -101,19 +105,30 @@ struct SampledLook<'a> {
     stack: &'a [u8],
 }
 
+/// A look of which it is not known what it is.
+#[derive(Debug)]
+pub(super) struct AskedLook {
+    pub(super) call: BlockedSyscall,
+    pub(super) copy: StackBytes,
+    /// Whether of its stack there is the innermost part alone.
+    pub(super) is_part: bool,
+}
+
 /// Looks whose stacks are wanted, the least deep one first.
 #[derive(Debug, Default)]
-struct WantedStacks(Vec<(BlockedSyscall, StackBytes)>);
+struct WantedStacks(Vec<AskedLook>);
 
 impl WantedStacks {
-    /// Adds a stack if there is none of its depth and less than the most that are wanted are less deep.
-    fn add(&mut self, call: BlockedSyscall, stack: &[u8]) {
+    /// Adds a look if there is none of its depth and less than the most that are wanted are less deep.
+    fn add(&mut self, look: &SampledLook<'_>) {
         // A loop is less deep on the stack than what waits inside of its steps.
-        let at = self.0.partition_point(|(of, _)| of.sp > call.sp);
-        let is_new = self.0.get(at).is_none_or(|(of, _)| of.sp != call.sp);
+        let call = look.call;
+        let at = self.0.partition_point(|of| of.call.sp > call.sp);
+        let is_new = self.0.get(at).is_none_or(|of| of.call.sp != call.sp);
         if is_new && at < PLACES {
-            let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: stack.to_vec() };
-            self.0.insert(at, (call, copy));
+            let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: look.stack.to_vec() };
+            let is_part = look.copied != CopiedStack::Whole;
+            self.0.insert(at, AskedLook { call, copy, is_part });
             self.0.truncate(PLACES);
         }
     }
@@ -173,9 +188,16 @@ impl TurnWatch {
             gaps: Vec::new(),
             callers: HashMap::new(),
             since_ns,
+            answered: HashSet::new(),
+            partly_asked: HashSet::new(),
             turns: Vec::new(),
             open: Vec::new(),
         })
+    }
+
+    /// Returns whether looks at a place like this one were waits for an answer.
+    pub(super) fn is_for_answer(&self, wait: EventWait) -> bool {
+        self.answered.contains(&wait)
     }
 
     /// Returns whether looks may be missing that were made between two moments.
@@ -193,7 +215,7 @@ impl TurnWatch {
     }
 
     /// Takes the looks that were made after a moment. Returns those with their stacks of which it is not known what they are: some that
-    /// are least deep on the stack. At the main loop's place
+    /// are least deep on the stack, and by a part of the stack each wait once. At the main loop's place
     /// that is asked only if `tells_apart`: some wait there is known.
     ///
     /// `kind_of` says what a look is, by its call and, if they were copied, by the bytes of its stack.
@@ -202,8 +224,8 @@ impl TurnWatch {
         after_ns: u64,
         tells_apart: bool,
         kind_of: impl Fn(&BlockedSyscall, &[u8]) -> Option<PlaceKind>,
-    ) -> Vec<(BlockedSyscall, StackBytes)> {
-        let TurnWatch { main, turns, open, callers, .. } = self;
+    ) -> Vec<AskedLook> {
+        let TurnWatch { main, turns, open, callers, answered, partly_asked, .. } = self;
         let main = *main;
         let open_kinds: HashMap<EventWait, Option<PlaceKind>> =
             callers.iter().map(|(wait, (call, stack))| (*wait, kind_of(call, stack))).collect();
@@ -218,7 +240,11 @@ impl TurnWatch {
         let before = std::mem::take(open);
         let mut handle = |look: &SampledLook<'_>, kind: Option<PlaceKind>| match kind {
             Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(look.at_ns),
-            Some(PlaceKind::Nested) => {}
+            Some(PlaceKind::Nested) => {
+                if answered.len() < OPEN {
+                    answered.insert(EventWait::of(&look.call));
+                }
+            }
             None if look.call.sp == main.sp && !tells_apart => turns.push(look.at_ns),
             // Other sleeps by the same function of the C library are none of the main loop's.
             None if is_sleep(&main) => {}
@@ -229,8 +255,13 @@ impl TurnWatch {
                     let callers = callers.entry(EventWait::of(&look.call));
                     callers.or_insert_with(|| (look.call, inner.to_vec()));
                 }
-                if look.copied == CopiedStack::Whole && kind.is_none() {
-                    wanted.add(look.call, look.stack);
+                let is_wanted = match look.copied {
+                    CopiedStack::Whole => true,
+                    CopiedStack::Callers => !partly_asked.contains(&EventWait::of(&look.call)),
+                    CopiedStack::Nothing => false,
+                };
+                if kind.is_none() && is_wanted && look.stack.len() >= COPIED {
+                    wanted.add(look);
                 }
                 is_full |= open.len() >= OPEN;
                 if !is_full {
@@ -278,6 +309,8 @@ impl TurnWatch {
         if wanted_copy != self.copied || self.samplers.is_empty() {
             self.begin_anew(wanted_copy);
         }
+        let parts = wanted.0.iter().filter(|look| look.is_part);
+        self.partly_asked.extend(parts.map(|look| EventWait::of(&look.call)));
         wanted.0
     }
 

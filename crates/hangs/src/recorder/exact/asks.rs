@@ -9,7 +9,7 @@ use super::{ExactRecorder, has_others};
 use crate::kernel::{EventWait, EventWaitKind, MarkedAs, MarkedThread};
 use crate::model::{HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
-use crate::recorder::describe::{DescribeWork, PlaceAnswer, StackBytes};
+use crate::recorder::describe::{CopiedWait, DescribeWork, PlaceAnswer};
 use crate::recorder::interactive;
 use crate::recorder::places::{is_event_wait_call, is_lock_wait};
 
@@ -112,7 +112,7 @@ impl ExactRecorder<'_> {
         process: u32,
         call: &BlockedSyscall,
         rests: bool,
-        (copy, polled): (StackBytes, Option<Vec<i32>>),
+        CopiedWait { copy, polled, is_part }: CopiedWait,
     ) -> bool {
         let Some(program) = self.marked.get_mut(&process) else { return false };
         self.link.count_copy();
@@ -136,7 +136,7 @@ impl ExactRecorder<'_> {
         }
         self.asked += 1;
         let (wait, call) = (EventWait::of(call), call.number);
-        self.link.send(DescribeWork::Place { process, call, wait, display, copy });
+        self.link.send(DescribeWork::Place { process, call, wait, display, copy, is_part });
         true
     }
 
@@ -148,6 +148,10 @@ impl ExactRecorder<'_> {
             let Some(program) = self.marked.get_mut(&process) else { continue };
             chain.iter().for_each(|callers| program.call_chains.learn_answer(callers));
             let Some(wait) = program.asked_at(place) else { continue };
+            let Some(evidence) = evidence else {
+                program.waits.remove(&wait);
+                continue;
+            };
             let mut kind = |state: &MarkedThread| {
                 let knows_loop = program.counts.is_watched();
                 let others = || has_others(process);

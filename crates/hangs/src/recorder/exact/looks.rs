@@ -15,11 +15,11 @@ use super::starting::is_new;
 use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPlace};
 use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
-use crate::recorder::describe::{DescribeWork, StackBytes};
+use crate::recorder::describe::{CopiedWait, DescribeWork, StackBytes};
 use crate::recorder::disk_use::DISK_USE_NS;
 use crate::recorder::places::{is_event_wait, is_lock_wait};
 use crate::recorder::read;
-use crate::recorder::turns::{TurnWatch, longest_step, steps};
+use crate::recorder::turns::{AskedLook, TurnWatch, longest_step, steps};
 use crate::recorder::{
     AWAY, FIRST_STORED_NS, SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, nanoseconds,
 };
@@ -324,11 +324,11 @@ impl ExactRecorder<'_> {
     }
 
     /// Has looks classified by their stacks.
-    pub(super) fn ask_looks(&mut self, process: u32, asked: Vec<(BlockedSyscall, StackBytes)>) {
-        for (call, copy) in asked {
+    pub(super) fn ask_looks(&mut self, process: u32, asked: Vec<AskedLook>) {
+        for AskedLook { call, copy, is_part } in asked {
             if self.may_ask(process, &call) {
                 let polled = read::looked_for(process, &call, &copy);
-                self.ask_with(process, &call, false, (copy, polled));
+                self.ask_with(process, &call, false, CopiedWait { copy, polled, is_part });
             }
         }
     }

@@ -145,7 +145,9 @@ impl ExactRecorder<'_> {
         let program = self.marked.get_mut(&process)?;
         let StartWatch::Seen(looks) = std::mem::take(&mut program.start) else { return None };
         let waits = &program.waits;
-        let is_rest = |wait: EventWait| known_kind(waits, wait) != Some(PlaceKind::Nested);
+        let is_rest = |wait: EventWait| {
+            known_kind(waits, wait) != Some(PlaceKind::Nested) && !looks.watch.is_for_answer(wait)
+        };
         let away = program.away.take();
         let turns = &looks.seen.turns;
         let steps: Vec<(u64, AbsenceAccount)> = turns
