@@ -448,7 +448,7 @@ pub struct DiskUse {
     pub read_bytes: u64,
     /// What was written to them, in bytes.
     pub written_bytes: u64,
-    /// The programs with the most of it, the first with the most; of those alone that the recorder may look at.
+    /// The programs with the most of it, the first with the most; of those alone that belong to the user.
     pub programs: Vec<DiskUser>,
 }
 

@@ -1,4 +1,4 @@
-//! What else the disks did while a program hung: what the kernel counts of disks, and of processes that the recorder may look at.
+//! What else the disks did while a program hung: what the kernel counts of disks, and of the processes of this user.
 //!
 //! Counters are read when a hang that waits has gone on for a while, and at its end; nothing is read of a program that does not hang.
 
@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use super::interactive::owner;
 use super::processor_ns;
 use super::program_name::program_name;
 use crate::codec::MAX_DISK_USERS;
@@ -44,7 +45,10 @@ impl DiskCounters {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .collect();
         numbers.sort_unstable();
-        let newest = numbers.into_iter().rev().take(PROCESSES);
+        // A process of another user is never looked at, also not by root.
+        let user = rustix::process::geteuid().as_raw();
+        let own = numbers.into_iter().rev().filter(|process| owner(*process) == Some(user));
+        let newest = own.take(PROCESSES);
         let of =
             |process: u32| Some((process, of_process(&read(&format!("/proc/{process}/io"))?)?));
         let processes = newest.filter_map(of).collect();
@@ -171,6 +175,22 @@ mod tests {
         symlink("../../vda", root.path().join("dm-0/slaves/vda")).unwrap();
         assert_eq!(of_disks(root.path()), [2 * 16 * 512, 2 * 48 * 512]);
         assert_eq!(of_disks(&root.path().join("missing")), [0, 0]);
+    }
+
+    #[test]
+    fn what_processes_of_others_do_is_not_counted_by_name() {
+        use std::os::unix::process::CommandExt;
+        const NOBODY: u32 = 65534;
+        // Only root can start one.
+        let Ok(mut other) = std::process::Command::new("sleep").arg("600").uid(NOBODY).spawn()
+        else {
+            return;
+        };
+        let counters = DiskCounters::read();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(counters.processes.contains_key(&std::process::id()));
+        assert!(!counters.processes.contains_key(&other.id()));
     }
 
     #[test]

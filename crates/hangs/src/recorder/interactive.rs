@@ -444,7 +444,7 @@ fn processes() -> Vec<u32> {
 }
 
 /// Returns who owns a process. One that may not be dumped belongs to root here.
-fn owner(process: u32) -> Option<u32> {
+pub(super) fn owner(process: u32) -> Option<u32> {
     Some(fs::metadata(format!("/proc/{process}")).ok()?.uid())
 }
 
