@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Write;
 
 use tempfile::TempDir;
-use unjank_hangs::recorder::ThreadSource;
 
-use crate::kernel::reports;
-use crate::recorder::{Interactive, TestRecorder};
+use crate::kernel::start;
+use crate::loops::start_sampling;
+use crate::recorder::Interactive;
 
 /// What this process writes each time.
 const WRITTEN: usize = 1 << 20;
@@ -49,18 +49,13 @@ fn check_writer(root: &TempDir, program: &mut Interactive) {
 #[test]
 fn who_writes_while_a_program_waits_is_told() {
     let root = tempfile::tempdir().unwrap();
-    let Some(reports) = reports() else { return };
-    let _recorder = TestRecorder::start_with(&root, ThreadSource::Kernel(Box::new(reports)));
-    let mut program = Interactive::start(&root);
-    program.be_noticed(&root);
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
     check_writer(&root, &mut program);
 }
 
 #[test]
 fn by_sampling_who_writes_while_a_program_waits_is_told_too() {
     let root = tempfile::tempdir().unwrap();
-    let _recorder = TestRecorder::start(&root);
-    let mut program = Interactive::start(&root);
-    program.be_noticed(&root);
+    let (_recorder, mut program) = start_sampling(&root);
     check_writer(&root, &mut program);
 }

@@ -10,7 +10,7 @@ use super::kernel::{hangs_since, reports, start};
 use super::recorder::{Interactive, TestRecorder, blamed, stored, until};
 
 /// Starts a program and a recorder that samples, and waits until the recorder follows the program.
-fn start_sampling(root: &TempDir) -> (TestRecorder, Interactive) {
+pub(crate) fn start_sampling(root: &TempDir) -> (TestRecorder, Interactive) {
     let recorder = TestRecorder::start(root);
     let mut program = Interactive::start(root);
     program.be_noticed(root);

@@ -433,7 +433,7 @@ impl Absence {
 }
 
 /// Returns `part * of / whole` without overflow.
-fn scaled(part: u64, of: u64, whole: u64) -> u64 {
+pub(super) fn scaled(part: u64, of: u64, whole: u64) -> u64 {
     let scaled = u128::from(part) * u128::from(of) / u128::from(whole.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }

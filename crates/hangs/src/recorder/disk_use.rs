@@ -38,7 +38,9 @@ pub(super) struct DiskCounters {
 }
 
 impl DiskCounters {
-    fn read() -> DiskCounters {
+    /// Reads them; `None` if those of the disks cannot be read.
+    fn read() -> Option<DiskCounters> {
+        let disks = of_disks(Path::new("/sys/block"))?;
         let mut numbers: Vec<u32> = fs::read_dir("/proc")
             .into_iter()
             .flatten()
@@ -52,16 +54,12 @@ impl DiskCounters {
         let of =
             |process: u32| Some((process, of_process(&read(&format!("/proc/{process}/io"))?)?));
         let processes = newest.filter_map(of).collect();
-        DiskCounters {
-            at_ns: sys::bpf::clock_ns(),
-            disks: of_disks(Path::new("/sys/block")),
-            processes,
-        }
+        Some(DiskCounters { at_ns: sys::bpf::clock_ns(), disks, processes })
     }
 
-    /// Returns what was read and written since then, for a hang that ended at a moment, just before.
-    pub(super) fn until(&self, end_ns: u64) -> DiskUse {
-        let now = DiskCounters::read();
+    /// Returns what was read and written since then, for a hang that ended at a moment, just before; `None` if that cannot be read.
+    pub(super) fn until(&self, end_ns: u64) -> Option<DiskUse> {
+        let now = DiskCounters::read()?;
         let [read_bytes, written_bytes] = difference(now.disks, self.disks);
         // One that is new has done all of it since then. A number that is used again may have counted less.
         let used = |(process, bytes): (&u32, &Bytes)| {
@@ -80,12 +78,12 @@ impl DiskCounters {
             read_bytes,
             written_bytes,
         });
-        DiskUse {
+        Some(DiskUse {
             counted_ns: end_ns.saturating_sub(self.at_ns),
             read_bytes,
             written_bytes,
             programs: programs.collect(),
-        }
+        })
     }
 }
 
@@ -97,17 +95,18 @@ pub(super) struct DiskObserver {
 }
 
 impl DiskObserver {
-    /// Returns the counters of now; `None` if they were read so shortly before that it would cost too much.
+    /// Returns the counters of now; `None` if they cannot be read, or were so shortly before that it would cost too much.
     pub(super) fn begin(&mut self) -> Option<DiskCounters> {
         if sys::bpf::clock_ns() < self.due_ns {
             return None;
         }
         let before_ns = processor_ns();
         let counters = DiskCounters::read();
+        let now_ns = sys::bpf::clock_ns();
         // The end of a hang costs the same.
         let cost_ns = processor_ns().saturating_sub(before_ns).saturating_mul(2);
-        self.due_ns = counters.at_ns.saturating_add(cost_ns.saturating_mul(PAUSE));
-        Some(counters)
+        self.due_ns = now_ns.saturating_add(cost_ns.saturating_mul(PAUSE));
+        counters
     }
 }
 
@@ -126,10 +125,10 @@ fn of_process(text: &str) -> Option<Bytes> {
 }
 
 /// Returns what was read from and written to the disks below a directory like `/sys/block`. One that consists of others, or has its bytes in
-/// memory or in a file, is none.
-fn of_disks(dir: &Path) -> Bytes {
+/// memory or in a file, is none. `None` if there is no such directory.
+fn of_disks(dir: &Path) -> Option<Bytes> {
     let mut sum = Bytes::default();
-    for disk in fs::read_dir(dir).into_iter().flatten().flatten() {
+    for disk in fs::read_dir(dir).ok()?.flatten() {
         let name = disk.file_name();
         let is_other = ["loop", "ram", "zram"]
             .iter()
@@ -145,7 +144,7 @@ fn of_disks(dir: &Path) -> Bytes {
             *sum += sectors.copied().unwrap_or(0).saturating_mul(SECTOR_BYTES);
         }
     }
-    sum
+    Some(sum)
 }
 
 #[cfg(test)]
@@ -173,20 +172,20 @@ mod tests {
             fs::write(root.path().join(name).join("stat"), stat).unwrap();
         }
         symlink("../../vda", root.path().join("dm-0/slaves/vda")).unwrap();
-        assert_eq!(of_disks(root.path()), [2 * 16 * 512, 2 * 48 * 512]);
-        assert_eq!(of_disks(&root.path().join("missing")), [0, 0]);
+        assert_eq!(of_disks(root.path()), Some([2 * 16 * 512, 2 * 48 * 512]));
+        assert_eq!(of_disks(&root.path().join("missing")), None, "not nothing");
     }
 
     #[test]
     fn what_processes_of_others_do_is_not_counted_by_name() {
         use std::os::unix::process::CommandExt;
         const NOBODY: u32 = 65534;
-        // Only root can start one.
-        let Ok(mut other) = std::process::Command::new("sleep").arg("600").uid(NOBODY).spawn()
-        else {
+        if !rustix::process::geteuid().is_root() {
+            // Others cannot start one.
             return;
-        };
-        let counters = DiskCounters::read();
+        }
+        let mut other = std::process::Command::new("sleep").arg("600").uid(NOBODY).spawn().unwrap();
+        let counters = DiskCounters::read().unwrap();
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(counters.processes.contains_key(&std::process::id()));
@@ -199,7 +198,7 @@ mod tests {
         let before = observer.begin().unwrap();
         assert!(before.processes.contains_key(&std::process::id()), "{before:?}");
         assert!(observer.begin().is_none(), "it was just read");
-        let used = before.until(before.at_ns + 5);
+        let used = before.until(before.at_ns + 5).unwrap();
         assert!(used.counted_ns == 5 && used.programs.len() <= MAX_DISK_USERS, "{used:?}");
     }
 }

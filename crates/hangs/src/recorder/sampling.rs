@@ -602,7 +602,8 @@ impl<'a> SamplingRecorder<'a> {
         }
         let is_in =
             |counters: &&DiskCounters| (absence.started_ns..ended_ns).contains(&counters.at_ns);
-        let disk_use = program.disk.as_ref().filter(is_in).map(|counters| counters.until(ended_ns));
+        let disk_use =
+            program.disk.as_ref().filter(is_in).and_then(|counters| counters.until(ended_ns));
         let calls = absence.calls.iter().map(CallTime::share).collect();
         if absence.calls.iter().any(|call| {
             !call.is_described && call.blocked_ns.saturating_mul(2) > absence.length_ns()

@@ -86,8 +86,8 @@ pub(super) struct TurnWatch {
     callers: HashMap<EventWait, (BlockedSyscall, Vec<u8>)>,
     /// Since when looks are seen, of the monotonic clock in nanoseconds.
     pub(super) since_ns: u64,
-    /// Waits that were for an answer.
-    answered: HashSet<EventWait>,
+    /// Waits that were for an answer, some.
+    answer_waits: HashSet<EventWait>,
     /// Waits that were asked about by a part of the stack.
     partly_asked: HashSet<EventWait>,
     /// Looks of loops that were not handled yet.
@@ -188,7 +188,7 @@ impl TurnWatch {
             gaps: Vec::new(),
             callers: HashMap::new(),
             since_ns,
-            answered: HashSet::new(),
+            answer_waits: HashSet::new(),
             partly_asked: HashSet::new(),
             turns: Vec::new(),
             open: Vec::new(),
@@ -197,7 +197,7 @@ impl TurnWatch {
 
     /// Returns whether looks at a place like this one were waits for an answer.
     pub(super) fn is_for_answer(&self, wait: EventWait) -> bool {
-        self.answered.contains(&wait)
+        self.answer_waits.contains(&wait)
     }
 
     /// Returns whether looks may be missing that were made between two moments.
@@ -225,7 +225,7 @@ impl TurnWatch {
         tells_apart: bool,
         kind_of: impl Fn(&BlockedSyscall, &[u8]) -> Option<PlaceKind>,
     ) -> Vec<AskedLook> {
-        let TurnWatch { main, turns, open, callers, answered, partly_asked, .. } = self;
+        let TurnWatch { main, turns, open, callers, answer_waits, partly_asked, .. } = self;
         let main = *main;
         let open_kinds: HashMap<EventWait, Option<PlaceKind>> =
             callers.iter().map(|(wait, (call, stack))| (*wait, kind_of(call, stack))).collect();
@@ -241,8 +241,8 @@ impl TurnWatch {
         let mut handle = |look: &SampledLook<'_>, kind: Option<PlaceKind>| match kind {
             Some(PlaceKind::Loop | PlaceKind::LoopByDepth) => turns.push(look.at_ns),
             Some(PlaceKind::Nested) => {
-                if answered.len() < OPEN {
-                    answered.insert(EventWait::of(&look.call));
+                if answer_waits.len() < OPEN {
+                    answer_waits.insert(EventWait::of(&look.call));
                 }
             }
             None if look.call.sp == main.sp && !tells_apart => turns.push(look.at_ns),

@@ -127,13 +127,13 @@ __attribute__((noinline)) void ask_from_everywhere(int shift) {
     ask_from(LEVELS);
     deeper[1] = 0;
 }
-__attribute__((noinline)) void look_from(int level, struct pollfd *wanted) {
+__attribute__((noinline)) void look_from(int level, struct pollfd *wanted, void (*look)(struct pollfd *)) {
     volatile char deeper[16];
     deeper[0] = 0;
     if (level)
-        look_from(level - 1, wanted);
+        look_from(level - 1, wanted, look);
     else
-        look_for_events(wanted);
+        look(wanted);
     deeper[1] = 0;
 }
 __attribute__((noinline)) void start_asking(int display, FILE *log) {
@@ -145,7 +145,7 @@ __attribute__((noinline)) void start_asking(int display, FILE *log) {
         if (step % STEPS == 0) fprintf(log, "S %.9f %.9f\n", began, now());
         if (step % 5 == 0) xcb_wait_for_reply(0.02);
         ask_from_everywhere(step % SHIFTS);
-        look_from(2 * LEVELS, &wanted);
+        look_from(2 * LEVELS, &wanted, look_for_events);
     }
     fflush(log);
 }
@@ -154,15 +154,6 @@ __attribute__((noinline)) void start_asking(int display, FILE *log) {
 enum { LOOPS = 6 };
 __attribute__((noinline)) void g_main_context_iteration(struct pollfd *wanted) {
     poll(wanted, 1, 0);
-}
-__attribute__((noinline)) void run_loop_from(int level, struct pollfd *wanted) {
-    volatile char deeper[16];
-    deeper[0] = 0;
-    if (level)
-        run_loop_from(level - 1, wanted);
-    else
-        g_main_context_iteration(wanted);
-    deeper[1] = 0;
 }
 __attribute__((noinline)) void start_running(int display, FILE *log) {
     static struct pollfd wanted = {.events = POLLIN};
@@ -173,7 +164,7 @@ __attribute__((noinline)) void start_running(int display, FILE *log) {
         if (step % LOOPS == 0) fprintf(log, "S %.9f %.9f\n", began, now());
         if (step % 5 == 0) xcb_wait_for_reply(0.02);
         ask_from_everywhere(step % SHIFTS);
-        run_loop_from(2 * LEVELS + step, &wanted);
+        look_from(2 * LEVELS + step, &wanted, g_main_context_iteration);
         ask_from_everywhere((step + 3) % SHIFTS);
     }
     fflush(log);

@@ -8,6 +8,7 @@ use trace::syscall::{call_name, sleeps};
 use super::operations::is_ring_wait;
 use crate::kernel::{AbsenceAccount, ThreadBlock};
 use crate::model::{CallObject, CallShare};
+use crate::recorder::absence::scaled;
 use crate::recorder::cause::DescribedWait;
 
 /// A description of a thread that is blocked: its stack, and what its call works on.
@@ -228,10 +229,18 @@ pub(super) fn add_missing(
     );
 }
 
-/// Returns `part * of / whole` without overflow; 0 of nothing.
-fn scaled(part: u64, of: u64, whole: u64) -> u64 {
-    let scaled = u128::from(part) * u128::from(of) / u128::from(whole.max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
+/// Adds a part of so many nanoseconds of a time of which the scheduler's counters alone are known; what it waited for is not.
+pub(super) fn add_share(
+    parts: &mut TimeParts,
+    counted: &AbsenceAccount,
+    part_ns: u64,
+    whole_ns: u64,
+) {
+    let off_ns = scaled(counted.off_ns, part_ns, whole_ns).min(part_ns);
+    let ready_ns = scaled(counted.ready_ns, part_ns, whole_ns).min(off_ns);
+    parts.processor_ns += part_ns - off_ns;
+    parts.ready_ns += ready_ns;
+    parts.unknown_ns += off_ns - ready_ns;
 }
 
 /// Returns what an absence had gone to at a moment outside of waits, from what it had at a later one.
@@ -316,6 +325,19 @@ mod tests {
     use trace::syscall::call_number;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_part_of_what_the_scheduler_counted_has_its_share_and_is_not_longer_than_it_is() {
+        let counted = AbsenceAccount { off_ns: 60 * MS, ready_ns: 20 * MS, ..Default::default() };
+        let share = |part_ms: u64| {
+            let mut parts = TimeParts { processor_ns: MS, ..TimeParts::default() };
+            add_share(&mut parts, &counted, part_ms * MS, 100 * MS);
+            [parts.processor_ns, parts.ready_ns, parts.unknown_ns].map(|ns| ns / MS)
+        };
+        assert_eq!(share(100), [41, 20, 40]);
+        assert_eq!(share(50), [21, 10, 20]);
+        assert_eq!(share(0), [1, 0, 0], "a step that began later");
+    }
 
     fn block(from_ms: u64, to_ms: u64, ready_ms: u64, call: Option<&str>) -> ThreadBlock {
         ThreadBlock {

@@ -23,7 +23,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sys::clock::Clock;
 use trace::backend::blocked::BlockedSyscall;
 
-use self::account::{AbsenceTime, WaitFact, add_missing, divide, merge, part_of, uncertain_ns};
+use self::account::{
+    AbsenceTime, WaitFact, add_missing, add_share, divide, merge, part_of, uncertain_ns,
+};
 use self::chain::ChainFollower;
 use self::counts::ProgramCounts;
 use self::depth::ThreadedDepth;
@@ -511,11 +513,9 @@ impl<'a> ExactRecorder<'a> {
         let facts = self.facts(process, &blocks);
         let AbsenceTime { mut parts, calls, descriptions, has_unknown_object, longest } =
             divide(known_ns, &account, &blocks, &absence.described, &absence.stops, &facts);
-        if let Some((_, before)) = absence.before.filter(|(from_ns, _)| *from_ns == started_ns) {
-            let AbsenceAccount { off_ns, ready_ns, .. } = before;
-            parts.processor_ns += known_ns.saturating_sub(started_ns).saturating_sub(off_ns);
-            parts.ready_ns += ready_ns;
-            parts.unknown_ns += off_ns.saturating_sub(ready_ns);
+        if let Some((from_ns, before)) = &absence.before {
+            let unseen_ns = to_ns.min(known_ns).saturating_sub(started_ns);
+            add_share(&mut parts, before, unseen_ns, known_ns.saturating_sub(*from_ns));
         }
         let mut unseen = absence.unseen;
         let length_ns = account.at_ns.saturating_sub(started_ns);
@@ -551,7 +551,8 @@ impl<'a> ExactRecorder<'a> {
         });
         let chain = followed.and_then(|block| self.chains.as_mut()?.follow(process, &block));
         let is_in = |counters: &&DiskCounters| (started_ns..to_ns).contains(&counters.at_ns);
-        let disk_use = absence.disk.as_ref().filter(is_in).map(|counters| counters.until(to_ns));
+        let disk_use =
+            absence.disk.as_ref().filter(is_in).and_then(|counters| counters.until(to_ns));
         let since = sys::bpf::clock_ns().saturating_sub(started_ns);
         let hang = Hang {
             number: 0,

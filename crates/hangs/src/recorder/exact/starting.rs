@@ -154,8 +154,11 @@ impl ExactRecorder<'_> {
             .iter()
             .zip(turns.iter().skip(1))
             .filter_map(|(from_ns, to_ns)| {
-                let (watch, of) = (&looks.watch, (*from_ns, *to_ns));
-                if watch.has_gap(of.0, of.1) || watch.may_be_several(of.0, of.1) {
+                let (watch, is_long) = (&looks.watch, to_ns.saturating_sub(*from_ns) >= HANG_NS);
+                let is_one = is_long
+                    && !watch.has_gap(*from_ns, *to_ns)
+                    && !watch.may_be_several(*from_ns, *to_ns);
+                if !is_one {
                     return None;
                 }
                 let account = looks.seen.account(*from_ns, *to_ns, is_rest)?;
