@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use super::interactive::owner;
+use super::interactive::{owner, processes};
+use super::process::parent;
 use super::processor_ns;
 use super::program_name::program_name;
 use crate::codec::MAX_DISK_USERS;
@@ -28,31 +29,63 @@ fn difference(later: Bytes, earlier: Bytes) -> Bytes {
     [later[0].saturating_sub(earlier[0]), later[1].saturating_sub(earlier[1])]
 }
 
+/// What a process had read and written, with those children that had ended and for which it had waited.
+#[derive(Clone, Copy, Debug)]
+struct ProcessBytes {
+    bytes: Bytes,
+    parent: u32,
+}
+
+/// Returns what each process has read and written between two moments.
+fn used(
+    before: &HashMap<u32, ProcessBytes>,
+    now: &HashMap<u32, ProcessBytes>,
+) -> Vec<(Bytes, u32)> {
+    // What one had done before that has ended since is counted for the one that waited for it.
+    let mut inherited: HashMap<u32, Bytes> = HashMap::new();
+    for (_, ended) in before.iter().filter(|(process, _)| !now.contains_key(process)) {
+        let mut parent = ended.parent;
+        for _ in 0..before.len() {
+            match before.get(&parent) {
+                Some(above) if !now.contains_key(&parent) => parent = above.parent,
+                _ => break,
+            }
+        }
+        let sum = inherited.entry(parent).or_default();
+        *sum = [sum[0] + ended.bytes[0], sum[1] + ended.bytes[1]];
+    }
+    let used = |(process, later): (&u32, &ProcessBytes)| {
+        // One that is new has done all of it since then. A number that is used again may have counted less.
+        let earlier = before.get(process).map_or(Bytes::default(), |earlier| earlier.bytes);
+        let inherited = inherited.get(process).copied().unwrap_or_default();
+        (difference(difference(later.bytes, earlier), inherited), *process)
+    };
+    now.iter().map(used).collect()
+}
+
 /// What had been read and written at a moment.
 #[derive(Debug)]
 pub(super) struct DiskCounters {
     /// Of the monotonic clock, in nanoseconds.
     pub(super) at_ns: u64,
     disks: Bytes,
-    processes: HashMap<u32, Bytes>,
+    processes: HashMap<u32, ProcessBytes>,
 }
 
 impl DiskCounters {
     /// Reads them; `None` if those of the disks cannot be read.
     fn read() -> Option<DiskCounters> {
         let disks = of_disks(Path::new("/sys/block"))?;
-        let mut numbers: Vec<u32> = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect();
+        let mut numbers = processes();
         numbers.sort_unstable();
         // A process of another user is never looked at, also not by root.
         let user = rustix::process::geteuid().as_raw();
         let own = numbers.into_iter().rev().filter(|process| owner(*process) == Some(user));
         let newest = own.take(PROCESSES);
-        let of =
-            |process: u32| Some((process, of_process(&read(&format!("/proc/{process}/io"))?)?));
+        let of = |process: u32| {
+            let bytes = of_process(&read(&format!("/proc/{process}/io"))?)?;
+            Some((process, ProcessBytes { bytes, parent: parent(process)? }))
+        };
         let processes = newest.filter_map(of).collect();
         Some(DiskCounters { at_ns: sys::bpf::clock_ns(), disks, processes })
     }
@@ -61,12 +94,7 @@ impl DiskCounters {
     pub(super) fn until(&self, end_ns: u64) -> Option<DiskUse> {
         let now = DiskCounters::read()?;
         let [read_bytes, written_bytes] = difference(now.disks, self.disks);
-        // One that is new has done all of it since then. A number that is used again may have counted less.
-        let used = |(process, bytes): (&u32, &Bytes)| {
-            let before = self.processes.get(process).copied().unwrap_or_default();
-            (difference(*bytes, before), *process)
-        };
-        let mut most: Vec<(Bytes, u32)> = now.processes.iter().map(used).collect();
+        let mut most = used(&self.processes, &now.processes);
         most.retain(|([read, written], _)| read + written > 0);
         most.sort_unstable_by_key(|([read, written], process)| {
             (std::cmp::Reverse(read + written), *process)
@@ -161,6 +189,22 @@ mod tests {
         assert_eq!(of_process(text), Some([8192, 16384]));
         assert_eq!(of_process("read_bytes: 1\nwrite_bytes: x\n"), None);
         assert_eq!(of_process(""), None);
+    }
+
+    #[test]
+    fn what_a_process_did_before_is_not_told_of_the_one_that_waits_for_its_end() {
+        let at = |processes: &[(u32, u32, u64)]| {
+            let of = |(process, parent, written): &(u32, u32, u64)| {
+                (*process, ProcessBytes { bytes: [0, *written], parent: *parent })
+            };
+            processes.iter().map(of).collect::<HashMap<_, _>>()
+        };
+        // A shell, a program that it runs and a child of that one, of which the last two end; and another one.
+        let before = at(&[(10, 1, 5), (11, 10, 1000), (12, 11, 300), (20, 1, 7)]);
+        let now = at(&[(10, 1, 5 + 1000 + 300 + 40), (20, 1, 9), (30, 1, 11)]);
+        let mut used = used(&before, &now);
+        used.sort_unstable_by_key(|(_, process)| *process);
+        assert_eq!(used, [([0, 40], 10), ([0, 2], 20), ([0, 11], 30)]);
     }
 
     #[test]

@@ -436,7 +436,7 @@ fn sockets(process: u32) -> Vec<(i32, u64)> {
 }
 
 /// Returns all processes.
-fn processes() -> Vec<u32> {
+pub(super) fn processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     entries
         .filter_map(|entry| str::from_utf8(entry.ok()?.file_name().as_bytes()).ok()?.parse().ok())

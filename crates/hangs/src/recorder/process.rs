@@ -42,7 +42,7 @@ pub(crate) fn began_ns(process: u32, now: SystemTime, now_ns: u64) -> Option<(u6
 }
 
 /// Returns the process that started another one, or took its place; `None` if it has ended.
-fn parent(process: u32) -> Option<u32> {
+pub(super) fn parent(process: u32) -> Option<u32> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
     stat_fields(&stat)?.get(1)?.parse().ok()
 }
