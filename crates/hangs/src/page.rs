@@ -2,11 +2,14 @@
 
 use report::chart::timeline::{Bar, Lane, Shape, render};
 use report::escape::escape;
+use report::figure::duration;
 use report::page::Page;
 use report::paint::Paint;
+use report::paragraph::counted;
 use report::provenance::Provenance;
 use report::text::Charset;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::history::{HangHistory, TimeSpan};
 use crate::model::{FRAME_NS, Hang, HangCause};
@@ -34,7 +37,7 @@ pub fn render_page(
     let hangs = &history.hangs[..history.hangs.len().min(HANGS)];
     if !hangs.is_empty() {
         page.style(STYLE);
-        let (first, last) = shown_span(hangs, span);
+        let (first, last) = shown_span(history, hangs, span);
         let caption = format!(
             "From {} to {}: a lane for each program, a bar for each hang; the name of a bar says which. Short ones are drawn wider than they were.",
             style.moment(first),
@@ -75,12 +78,18 @@ svg .frames{stroke:var(--rule);stroke-width:.7;fill:none}svg .life{stroke:var(--
 svg .lane{font-size:12.5px}svg .bar{fill:var(--kind);stroke:var(--kind);stroke-width:.6}
 ";
 
-/// Returns the span of the picture: the chosen one where it has bounds, else that of the hangs.
-fn shown_span(hangs: &[Hang], span: TimeSpan) -> (u64, u64) {
+/// Returns the span of the picture: the chosen one where it has bounds, without the time at its ends that was not watched, else that of
+/// the hangs.
+fn shown_span(history: &HangHistory, hangs: &[Hang], span: TimeSpan) -> (u64, u64) {
     let first = hangs.iter().map(|hang| hang.started_ns).min().unwrap_or(0);
     let last = hangs.iter().map(Hang::ended_ns).max().unwrap_or(0);
-    let first = if span.from_ns == 0 { first } else { span.from_ns.min(first) };
-    let last = if span.to_ns == u64::MAX { last } else { span.to_ns.max(last) };
+    let gaps = &history.coverage.gaps;
+    let before = gaps.iter().find(|gap| gap.from_ns == span.from_ns);
+    let after = gaps.iter().find(|gap| gap.to_ns == span.to_ns);
+    let from_ns = before.map_or(span.from_ns, |gap| gap.to_ns);
+    let to_ns = after.map_or(span.to_ns, |gap| gap.from_ns);
+    let first = if from_ns == 0 { first } else { from_ns.min(first) };
+    let last = if to_ns == u64::MAX { last } else { to_ns.max(last) };
     (first, last.max(first + 1))
 }
 
@@ -121,7 +130,13 @@ fn chart(hangs: &[Hang], first: u64, last: u64, style: &HangTextStyle<'_>) -> St
                 .collect(),
         })
         .collect();
-    render("Hangs by program", &lanes, length, FRAME_NS)
+    let described = format!(
+        "{} over {}: {}",
+        counted(lanes.len(), "program"),
+        duration(Duration::from_nanos(length)),
+        counted(hangs.len(), "hang")
+    );
+    render("Hangs by program", &described, &lanes, length, FRAME_NS)
 }
 
 /// Returns the class of the page that colours a cause.

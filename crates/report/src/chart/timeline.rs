@@ -74,10 +74,16 @@ const LANE: f64 = 25.0;
 /// Frames narrower than this are not drawn.
 const NARROWEST_FRAME: f64 = 3.0;
 
-/// Draws lanes from 0 to `length_ns`.
+/// Draws lanes from 0 to `length_ns`; `described` says in words what they show.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
-pub fn render(title: &str, lanes: &[Lane<'_>], length_ns: u64, frame_ns: u64) -> String {
+pub fn render(
+    title: &str,
+    described: &str,
+    lanes: &[Lane<'_>],
+    length_ns: u64,
+    frame_ns: u64,
+) -> String {
     let length = (length_ns as f64).max(1.0);
     let unit = Quantity::Time.unit_of(length);
     let axis = Axis::linear(length, unit.scale(), LEFT, RIGHT);
@@ -85,22 +91,7 @@ pub fn render(title: &str, lanes: &[Lane<'_>], length_ns: u64, frame_ns: u64) ->
     let frame = frame_ns as f64 / length * (RIGHT - LEFT);
     let has_grid = frame >= NARROWEST_FRAME;
     let grid = if has_grid { "; thin lines are frames" } else { "" };
-    let count = |shape: Shape| {
-        lanes.iter().flat_map(|lane| &lane.bars).filter(|bar| bar.shape == shape).count()
-    };
-    let mut svg = open(
-        bottom + 24.0,
-        title,
-        &format!(
-            "{} threads over {}: {} waits that were felt, {} that missed a frame, {} shorter ones, {} idle ones{grid}.",
-            lanes.len(),
-            Quantity::Time.show(length),
-            count(Shape::Felt),
-            count(Shape::Missed),
-            count(Shape::Short),
-            count(Shape::Idle)
-        ),
-    );
+    let mut svg = open(bottom + 24.0, title, &format!("{described}{grid}."));
     if has_grid {
         let mut path = String::new();
         let mut at = 0_u64;
@@ -169,11 +160,11 @@ mod tests {
             life_ns: (0, 500 * ms),
             bars: vec![bar(20 * ms, 134 * ms, Shape::Felt), bar(200 * ms, 200 * ms, Shape::Idle)],
         }];
-        let svg = render("Threads", &lanes, 500 * ms, 16_667_000);
+        let svg = render("Threads", "One thread", &lanes, 500 * ms, 16_667_000);
         assert!(svg.contains("height=\"19.0\" class=\"bar felt k-sync\" data-slow=\"7\" tabindex"));
         assert!(svg.contains("class=\"bar idle k-sync\" data-slow=\"7\"/>"));
         assert!(svg.contains("class=\"frames\""));
-        assert!(!render("x", &lanes, 60_000 * ms, 16_667_000).contains("class=\"frames\""));
+        assert!(!render("x", "One", &lanes, 60_000 * ms, 16_667_000).contains("class=\"frames\""));
     }
 
     #[test]
@@ -184,7 +175,7 @@ mod tests {
             bars: vec![bar(u64::MAX - 5, u64::MAX, Shape::Short)],
         }];
         for length in [0, 1, 1000] {
-            let svg = render("x", &lanes, length, 0);
+            let svg = render("x", "One", &lanes, length, 0);
             assert!(!svg.contains("NaN") && !svg.contains("inf"));
         }
     }

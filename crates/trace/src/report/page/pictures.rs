@@ -99,7 +99,25 @@ pub(super) fn timeline(report: &TraceReport) -> String {
             }
         })
         .collect();
-    timeline::render("When each thread waited", &lanes, report.length_ns, report.frame_ns)
+    let count = |shape: Shape| {
+        lanes.iter().flat_map(|lane| &lane.bars).filter(|bar| bar.shape == shape).count()
+    };
+    let described = format!(
+        "{} threads over {}: {} waits that were felt, {} that missed a frame, {} shorter ones, {} idle ones",
+        lanes.len(),
+        time(report.length_ns),
+        count(Shape::Felt),
+        count(Shape::Missed),
+        count(Shape::Short),
+        count(Shape::Idle)
+    );
+    timeline::render(
+        "When each thread waited",
+        &described,
+        &lanes,
+        report.length_ns,
+        report.frame_ns,
+    )
 }
 
 fn thread_name(report: &TraceReport, at: usize) -> String {
