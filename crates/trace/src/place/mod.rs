@@ -67,6 +67,15 @@ pub struct ContextLookup {
     peers: KnownPeers,
     /// What a thread that is in a `select` waits for: the kernel writes the answer over it.
     selects: HashMap<u32, [u64; 2]>,
+    /// Whether what is at a path is a named pipe.
+    named_pipes: HashMap<Vec<u8>, bool>,
+}
+
+/// How a named pipe is told; its path follows.
+pub const NAMED_PIPE: &str = "named pipe ";
+
+fn named_pipe(path: &[u8]) -> Target {
+    Target::Other(format!("{NAMED_PIPE}{}", String::from_utf8_lossy(path)))
 }
 
 /// What is known of descriptors that are waited for.
@@ -235,7 +244,10 @@ impl ContextLookup {
         }
         if link.starts_with(b"/") {
             let mount = self.mounts.of_descriptor(process, descriptor, recorder);
-            return Some(Target::File { path: link, mount });
+            return Some(match mount::is_named_pipe(process, descriptor, mount, recorder) {
+                true => named_pipe(&link),
+                false => Target::File { path: link, mount },
+            });
         }
         if link.starts_with(b"socket:") {
             let peer = socket::peer(process, descriptor);

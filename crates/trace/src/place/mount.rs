@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +16,9 @@ use crate::recording::RecordedMount;
 
 /// The most mounts that are remembered.
 const MOUNTS: usize = 65_536;
+
+/// File systems that answer without a server, and can have named pipes.
+const LOCAL: [&str; 8] = ["ext2", "ext3", "ext4", "btrfs", "xfs", "f2fs", "tmpfs", "zfs"];
 
 /// The most directories above a path that are tried when it does not exist.
 const ABOVE: usize = 64;
@@ -92,6 +96,21 @@ impl MountTable {
     }
 }
 
+/// Returns whether a descriptor that is open is a named pipe, which has a program at its other end and no disk below it. A file system
+/// that asks a server is not asked.
+pub(super) fn is_named_pipe(
+    process: u32,
+    descriptor: i32,
+    mount: Option<u32>,
+    recorder: &mut TraceRecorder,
+) -> bool {
+    let mounts = &recorder.recording().mounts;
+    let mount = mount.and_then(|at| mounts.get(usize::try_from(at).ok()?));
+    let path = format!("/proc/{process}/fd/{descriptor}");
+    mount.is_some_and(|mount| LOCAL.contains(&&*mount.kind))
+        && std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
 /// Returns the number of the mount that a path is on.
 fn number_of(path: &Path) -> Option<u64> {
     let stat = statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID).ok()?;
@@ -163,6 +182,31 @@ mod tests {
                 let mounts = &recorder.recording().mounts;
                 assert_eq!(mounts[usize::try_from(at).unwrap()].source, source.as_bytes());
             }
+        }
+    }
+
+    #[test]
+    fn a_named_pipe_is_told_from_a_file() {
+        use std::os::fd::AsRawFd;
+        let dir = tempfile::tempdir().unwrap();
+        let [pipe, file] = ["pipe", "file"].map(|name| dir.path().join(name));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let mut recorder =
+            TraceRecorder::new(Backend::Peek, Vec::new(), std::time::SystemTime::UNIX_EPOCH);
+        let mut table = MountTable::default();
+        let own = std::process::id();
+        for (path, is_pipe) in [(&pipe, true), (&file, false)] {
+            let opened =
+                File::options().read(true).write(true).create(true).truncate(false).open(path);
+            let opened = opened.unwrap();
+            let descriptor = opened.as_raw_fd();
+            let mount = table.of_descriptor(own, descriptor, &mut recorder);
+            let at = usize::try_from(mount.unwrap()).unwrap();
+            let is_local = LOCAL.contains(&&*recorder.recording().mounts[at].kind);
+            let found = is_named_pipe(own, descriptor, mount, &mut recorder);
+            assert_eq!(found, is_pipe && is_local);
+            assert!(!is_named_pipe(own, descriptor, None, &mut recorder), "nobody may be asked");
         }
     }
 }

@@ -4,7 +4,9 @@ use super::awaited::of_poll;
 use super::mount;
 use super::socket;
 use super::subject::{CallObject, subject};
-use super::{Awaited, ContextLookup, SyscallContext, descriptor, link, read_from, reads};
+use super::{
+    Awaited, ContextLookup, SyscallContext, descriptor, link, named_pipe, read_from, reads,
+};
 use kerneltrace::record::CopiedSocket;
 
 use crate::call::TargetId;
@@ -38,6 +40,12 @@ pub struct CopiedCall<'a> {
     /// The number of that file's mount.
     pub mount: Option<u64>,
 }
+
+/// The calls in which a named pipe is waited for.
+const PIPE_CALLS: [&str; 8] =
+    ["read", "readv", "write", "writev", "poll", "ppoll", "select", "pselect6"];
+/// The most paths of which it is remembered whether they are named pipes.
+const NAMED_PIPES: usize = 4096;
 
 impl ContextLookup {
     /// Returns the target of a call, from the data that was copied at its end; the rest is looked up in its present state.
@@ -81,8 +89,9 @@ impl ContextLookup {
                 // These say more than their descriptor, and nothing was copied of it.
                 Some(CallObject::Futex | CallObject::Child) => self.find(&call.made, recorder),
                 Some(CallObject::Connect) => {
-                    let known =
-                        call.socket.and_then(|copied| socket::copied_peer(&copied, recorder));
+                    let known = call.socket.and_then(|copied| {
+                        socket::copied_peer(&copied, call.made.process, recorder)
+                    });
                     let peer = known.or_else(|| socket::address(call.memory))?;
                     Some(Target::Socket { peer, request: None })
                 }
@@ -113,7 +122,7 @@ impl ContextLookup {
         if let Some((descriptor, link)) = call.polled.zip(call.link)
             && let Some(copied) = call.socket
         {
-            let peer = socket::copied_peer(&copied, recorder);
+            let peer = socket::copied_peer(&copied, call.made.process, recorder);
             self.peers.remember(process, descriptor, link.to_vec(), peer);
         }
         match self.awaited(&call.made, &of_poll(call.memory)) {
@@ -141,8 +150,29 @@ impl ContextLookup {
             && !known.starts_with(b"/memfd:")
             && !known.starts_with(b"/dev/");
         if is_plain {
-            let mount = self.recorded_mount(call.made.process, call.mount, recorder);
-            return Some(Target::File { path: known.to_vec(), mount });
+            let process = call.made.process;
+            let mount = self.recorded_mount(process, call.mount, recorder);
+            let mut is_pipe = || {
+                let number = call.polled.or_else(|| descriptor(call.made.arguments[0]))?;
+                let now = link(&format!("/proc/{process}/fd/{number}"))?;
+                (now == known).then(|| mount::is_named_pipe(process, number, mount, recorder))
+            };
+            // Other calls take no time on one.
+            let may_wait = !call.is_opened
+                && call_name(call.made.number).is_some_and(|name| PIPE_CALLS.contains(&name));
+            let is_pipe = may_wait
+                && self.named_pipes.get(known).copied().unwrap_or_else(|| {
+                    let is_pipe = is_pipe() == Some(true);
+                    if self.named_pipes.len() >= NAMED_PIPES {
+                        self.named_pipes.clear();
+                    }
+                    self.named_pipes.insert(known.to_vec(), is_pipe);
+                    is_pipe
+                });
+            return Some(match is_pipe {
+                true => named_pipe(known),
+                false => Target::File { path: known.to_vec(), mount },
+            });
         }
         if known.starts_with(b"socket:") {
             let number = call.polled.or_else(|| descriptor(call.made.arguments[0]));
@@ -154,7 +184,9 @@ impl ContextLookup {
             if let Some(descriptor) = now {
                 return self.descriptor(call.made.process, descriptor, recorder);
             }
-            let peer = call.socket.and_then(|copied| socket::copied_peer(&copied, recorder));
+            let peer = call
+                .socket
+                .and_then(|copied| socket::copied_peer(&copied, call.made.process, recorder));
             let peer = peer.unwrap_or_else(|| String::from_utf8_lossy(known).into_owned());
             let request = number.and_then(|number| self.request(call.made.process, number));
             return Some(Target::Socket { peer, request });

@@ -12,16 +12,21 @@ use crate::recorder::TraceRecorder;
 /// Returns of a copy what [`peer`] says of an open socket.
 pub(super) fn copied_peer(
     copied: &CopiedSocket<'_>,
+    process: u32,
     recorder: &mut TraceRecorder,
 ) -> Option<String> {
     let family = u16::from_le_bytes(copied.address.get(..2)?.try_into().ok()?);
     if AddressFamily::from_raw(family) == AddressFamily::UNIX {
+        let place = address(copied.address).unwrap_or_default();
+        if copied.peer == process && place.is_empty() {
+            return Some(OTHER_END.to_owned());
+        }
         let name = program(copied.peer).or_else(|| {
             // A program of the recording that has ended meanwhile.
             let thread = recorder.recording().threads.get(&copied.peer)?;
             Some(named(copied.peer, &String::from_utf8_lossy(&thread.name)))
         });
-        return Some(unix_text(name, &address(copied.address).unwrap_or_default()));
+        return Some(unix_text(name, &place));
     }
     let kind = match copied.kind {
         1 => SocketType::STREAM,
@@ -31,6 +36,9 @@ pub(super) fn copied_peer(
     Some(format!("{}{}", prefix(kind), address(copied.address)?))
 }
 
+/// What is told of a socket of a pair that the process itself has made: whom it has given the other end the kernel does not say.
+const OTHER_END: &str = "the other end of a socket pair";
+
 /// Returns the peer of the socket that `process` has as `descriptor`; `None` without permission or without a peer.
 pub(super) fn peer(process: u32, descriptor: i32) -> Option<String> {
     let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
@@ -39,7 +47,7 @@ pub(super) fn peer(process: u32, descriptor: i32) -> Option<String> {
     let socket = pidfd_getfd(held, descriptor, PidfdGetfdFlags::empty()).ok()?;
     let address = getpeername(&socket).ok()??;
     if address.address_family() == AddressFamily::UNIX {
-        return Some(unix(&socket, &SocketAddrUnix::try_from(address).ok()?));
+        return Some(unix(process, &socket, &SocketAddrUnix::try_from(address).ok()?));
     }
     let kind = prefix(sockopt::socket_type(&socket).ok()?);
     Some(format!("{kind}{}", internet(&address)?))
@@ -54,16 +62,18 @@ fn prefix(kind: SocketType) -> &'static str {
 }
 
 /// Names the program at the other end, and where it listens.
-fn unix(socket: impl AsFd, address: &SocketAddrUnix) -> String {
+fn unix(process: u32, socket: impl AsFd, address: &SocketAddrUnix) -> String {
     let place = match (address.path_bytes(), address.abstract_name()) {
         (Some(path), _) => String::from_utf8_lossy(path).into_owned(),
         (None, Some(name)) if !name.is_empty() => format!("@{}", String::from_utf8_lossy(name)),
         _ => String::new(),
     };
     let peer = sockopt::socket_peercred(socket).ok();
-    let program =
-        peer.and_then(|peer| program(u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?));
-    unix_text(program, &place)
+    let peer = peer.and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok());
+    if peer == Some(process) && place.is_empty() {
+        return OTHER_END.to_owned();
+    }
+    unix_text(peer.and_then(program), &place)
 }
 
 /// Names a process that lives.
@@ -133,6 +143,24 @@ mod tests {
             peer.ends_with(&format!("({}) at {}", std::process::id(), path.display())),
             "{peer}"
         );
+    }
+
+    #[test]
+    fn of_a_pair_that_a_process_has_made_itself_it_is_not_said_who_has_the_other_end() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let peer = peer(std::process::id(), socket.as_raw_fd()).unwrap();
+        assert_eq!(peer, OTHER_END);
+        let address = &[1, 0][..];
+        let copied = |of: u32| CopiedSocket { kind: 1, peer: of, address };
+        let mut recorder = crate::recorder::TraceRecorder::new(
+            crate::recording::Backend::Peek,
+            Vec::new(),
+            std::time::SystemTime::UNIX_EPOCH,
+        );
+        let own = std::process::id();
+        assert_eq!(copied_peer(&copied(own), own, &mut recorder).as_deref(), Some(OTHER_END));
+        let other = copied_peer(&copied(own), 1, &mut recorder).unwrap();
+        assert!(other.ends_with(&format!("({own})")), "{other}");
     }
 
     #[test]
