@@ -182,6 +182,14 @@ pub struct CallObject {
     pub device: String,
 }
 
+impl CallObject {
+    /// Returns whether a wait for it is ended by the process itself, or by a timer: nobody else has one of these, or hardly ever.
+    fn is_own(&self) -> bool {
+        self.kind == ObjectKind::Other
+            && ["[eventfd]", "[timerfd]", "[signalfd]"].contains(&&*self.name)
+    }
+}
+
 /// A call that took a part of a hang, or the waits for pages of one file.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CallShare {
@@ -253,6 +261,8 @@ impl CallShare {
             (_, SyscallClass::Data, Some(ObjectKind::File)) => HangCause::FileData,
             // What it works on was not read.
             ("io_uring_enter", ..) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
+            // Such a descriptor is mostly the process's own: a timer has ended the wait, or another thread.
+            _ if self.object.as_ref().is_some_and(CallObject::is_own) => HangCause::OtherCall,
             // A pipe has another program, or another thread, at its other end.
             (_, SyscallClass::Data | SyscallClass::Wait, _) => HangCause::OtherProgram,
             _ => HangCause::OtherCall,
@@ -339,7 +349,7 @@ impl UnseenParts {
                 if has_frames {
                     "The outer callers are not known: the stack could not be followed further."
                 } else {
-                    "The callers are not known: the hang ended before they were read."
+                    "The callers are not known: no wait lasted until they were read."
                 },
             ),
             (
@@ -352,7 +362,7 @@ impl UnseenParts {
             ),
             (
                 UnseenParts::LOOKS,
-                "It may be several steps, each shorter: what its looks for events were was not known in time, or no breakpoint of the processor was free.",
+                "It may be several steps, each shorter: looks for events that took no time could not all be seen, or what they were was not known in time.",
             ),
             (
                 UnseenParts::WAITS,
@@ -480,11 +490,11 @@ impl Hang {
         let shares = self.calls.iter().filter(|share| share.is_page_fault() == is_fault);
         let longest = shares.clone().next()?;
         let of_cause = shares.filter(|share| share.cause() == self.cause);
-        // Who waits for an answer from a thread of its own that receives it waits with a lock.
-        let asks_by_lock = self.cause == HangCause::OtherProgram
-            && longest.cause() == HangCause::Lock
+        // Who waits for an answer from a thread of its own that receives it waits with a lock, or until that has woken it.
+        let asks_by_thread = self.cause == HangCause::OtherProgram
+            && matches!(longest.cause(), HangCause::Lock | HangCause::OtherCall)
             && of_cause.clone().map(|share| share.blocked_ns).sum::<u64>() < longest.blocked_ns;
-        let first = of_cause.into_iter().next().filter(|_| !is_fault && !asks_by_lock);
+        let first = of_cause.into_iter().next().filter(|_| !is_fault && !asks_by_thread);
         Some(first.unwrap_or(longest))
     }
 

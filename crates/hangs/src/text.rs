@@ -685,19 +685,11 @@ pub fn number(count: u64, noun: &str) -> String {
 /// Says what was erased, and how many files were not.
 #[must_use]
 pub fn erased_text(outcome: &EraseOutcome) -> String {
-    let mut text = format!(
+    format!(
         "Erased: {}, and what was counted in {}.\n",
         number(outcome.hangs, "hang"),
         number(outcome.periods, "period")
-    );
-    if outcome.kept_files > 0 {
-        let _ = writeln!(
-            text,
-            "Not erased: {} that cannot be read; unjank hangs forget --all removes what is there.",
-            number(outcome.kept_files, "file")
-        );
-    }
-    text
+    )
 }
 
 /// Says what a thread of a chain did; the last one with what its time went to.

@@ -255,6 +255,34 @@ fn by_sampling_a_handler_that_serves_events_itself_is_no_hang_either() {
     check_handlers(&root, &mut program);
 }
 
+#[test]
+fn a_handler_that_is_called_as_one_that_waits_and_serves_events_is_no_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    if sys::perf::ThreadSampler::at_instruction(program.child.id(), 0x1000).is_err() {
+        return;
+    }
+    let hangs = hangs_of_orders(&root, &mut program, b"SSS", AT_ONCE);
+    if hangs.iter().any(is_disturbed) {
+        return;
+    }
+    let froze =
+        hangs.iter().filter(|hang| hang.length_ns > 700_000_000 && !hang.unseen.may_be_several());
+    assert_eq!(froze.count(), 0, "{hangs:#?}");
+}
+
+#[test]
+fn menus_whose_loops_were_asked_about_before_they_wait_are_no_hangs() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_recorder, mut program)) = start(&root, "poll") else { return };
+    if sys::perf::ThreadSampler::at_instruction(program.child.id(), 0x1000).is_err() {
+        return;
+    }
+    let hangs = hangs_of_orders(&root, &mut program, b"M", AT_ONCE);
+    let menus = hangs.iter().filter(|hang| hang.calls.iter().any(|share| share.call == "poll"));
+    assert_eq!(menus.count(), 0, "{hangs:#?}");
+}
+
 /// Has a program whose main loop waits for a condition rest, wait for an answer, and sleep.
 fn check_loop_of_a_condition(root: &TempDir, program: &mut Interactive, between: Duration) {
     let hangs = hangs_of_orders(root, program, b"bqnN", between);

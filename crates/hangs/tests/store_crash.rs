@@ -76,11 +76,12 @@ fn check(disk: &dyn Disk, promise: &Promise, wanted: &BTreeSet<u64>) -> Result<(
     }
 }
 
-/// A disk with no room for a new file until one is removed.
+/// A disk with no room for a new file until one is removed, or even then.
 #[derive(Debug)]
 struct FullDisk {
     disk: SimDisk,
     is_full: AtomicBool,
+    stays_full: bool,
 }
 
 impl Disk for FullDisk {
@@ -99,7 +100,7 @@ impl Disk for FullDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let is_last = !path.to_string_lossy().ends_with(".erased");
+        let is_last = !path.to_string_lossy().ends_with(".erased") && !self.stays_full;
         self.is_full.fetch_and(!is_last, Ordering::Relaxed);
         self.disk.remove(path)
     }
@@ -113,7 +114,7 @@ fn on_a_full_disk_everything_can_be_erased_and_nothing_is_said_to_be_that_is_not
     append(&mut store, &mut promise, "kate").unwrap();
     append(&mut store, &mut promise, "secret").unwrap();
     drop(store);
-    let full = FullDisk { disk, is_full: AtomicBool::new(true) };
+    let full = FullDisk { disk, is_full: AtomicBool::new(true), stays_full: false };
     let selection =
         EraseSelection { program: Some("secret".to_owned()), ..EraseSelection::default() };
     let outcome = erase(&full, dir(), &selection).unwrap();
@@ -124,6 +125,19 @@ fn on_a_full_disk_everything_can_be_erased_and_nothing_is_said_to_be_that_is_not
     assert!(read(&full, dir()).unwrap().hangs.is_empty());
     let mut store = HangStore::open(Arc::new(full), dir(), 1 << 20).unwrap();
     assert_eq!(store.take_number(), 3, "no number is given twice");
+}
+
+#[test]
+fn what_was_erased_is_told_also_if_there_is_no_room_for_an_empty_file_after_it() {
+    let disk = SimDisk::new().with_dir("/home");
+    let mut store = HangStore::open(Arc::new(disk.clone()), dir(), 1 << 20).unwrap();
+    let mut promise = Promise::default();
+    append(&mut store, &mut promise, "kate").unwrap();
+    drop(store);
+    let full = FullDisk { disk, is_full: AtomicBool::new(true), stays_full: true };
+    let outcome = erase(&full, dir(), &EraseSelection::default()).unwrap();
+    assert!(outcome.hangs == 1 && outcome.not_erased.is_empty(), "{outcome:?}");
+    assert!(read(&full, dir()).unwrap().hangs.is_empty());
 }
 
 #[test]

@@ -43,3 +43,22 @@ fn without_the_package_the_error_names_it() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("unjank-export") && said.contains("install the package"), "{said}");
 }
+
+#[test]
+fn a_program_of_a_relative_directory_is_not_meant_and_one_that_cannot_be_started_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("unjank-export");
+    fs::write(&program, "#!/bin/sh\necho ran\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for path in ["", ".", ":", "./"] {
+        let mut command = Command::new(UNJANK);
+        command.args(["hangs", "export"]).current_dir(dir.path()).env_clear().env("PATH", path);
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{path:?}");
+    }
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = export(dir.path(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(said.contains(&*program.to_string_lossy()), "{said}");
+}

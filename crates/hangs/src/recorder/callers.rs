@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use sys::perf::CALLERS_STACK;
 use trace::backend::peek::blocked::BlockedSyscall;
 use trace::stack::blame::{
-    FrameRole, is_foreign, is_idle, is_in_step, is_loop, looks_without_loop, role, runs_main_loop,
-    waits_for_answer, waits_for_display_answer,
+    FrameRole, is_foreign, is_idle, is_in_step, is_loop, is_toolkit_loop, looks_without_loop, role,
+    runs_main_loop, waits_for_answer, waits_for_display_answer,
 };
 use trace::stack::names::Frame;
 
@@ -159,9 +159,12 @@ fn is_whole(frames: &[Frame]) -> bool {
 /// that was cut shows no loop at rest. `display` says whether the connection to the display is among what is waited for, if that is
 /// known.
 pub(super) fn evidence_of(call: &str, frames: &[Frame], display: Option<bool>) -> PlaceEvidence {
+    // A loop that waits for the display, too, draws and answers, whatever runs it waits for.
+    let serves = |inner: &[Frame]| display == Some(true) && inner.iter().any(is_toolkit_loop);
+    let waits = |(at, frame): (usize, &Frame)| waits_in_step(frame) && !serves(&frames[..at]);
     PlaceEvidence {
         is_idle_loop: is_whole(frames) && is_idle(call, frames),
-        waits_for_answer: frames.iter().any(waits_in_step),
+        waits_for_answer: frames.iter().enumerate().any(waits),
         never_by_depth: call == "futex" || is_in_step(frames),
         looks_without_loop: looks_without_loop(frames),
         has_display: display == Some(true),
@@ -284,13 +287,23 @@ pub(super) mod tests {
             assert!(!is_loop(&[libc("poll"), frame_in("libxcb.so.1", sends)]), "{sends}");
         }
         // A dialog runs a loop of its own.
-        for runs in ["g_main_loop_run", "g_main_context_iteration"] {
+        // What asks whether there is anything to do is followed by what does it.
+        for runs in ["g_main_loop_run", "g_main_context_iteration", "g_main_context_pending"] {
             let dialog = [libc("poll"), frame_in("libglib-2.0.so.0", runs)];
             assert!(is_loop(&dialog), "{runs}");
         }
         let clipboard = frame_in("libgtk-3.so.0", "gtk_clipboard_wait_for_contents");
         let serves = [libc("poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run"), clipboard];
         assert!(is_loop(&serves), "events are handled meanwhile");
+        // A name that ends so says that a function waits, and not for what.
+        for module in ["writer", "libwriter.so"] {
+            let own = frame_in(module, "save_sync");
+            let serves = [libc("poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run"), own];
+            assert!(is_loop(&serves), "{module}");
+        }
+        let asks = frame_in("libgio-2.0.so.0", "g_dbus_connection_call_sync");
+        let asks = [libc("poll"), frame_in("libglib-2.0.so.0", "g_main_loop_run"), asks];
+        assert!(!evidence_of("poll", &[&asks[..], &outer].concat(), None).is_loop((9000, 1), 9000));
         assert!(is_loop(&waits));
         // Firefox gives GLib a function to wait with.
         let waits_itself = [libc("poll"), frame_in("libxul.so", "fn@0x6f86db0")];

@@ -42,12 +42,12 @@ impl Candidates {
     }
 
     fn search_at(&mut self, now_ns: u64) -> Vec<u32> {
+        // One that ends before it is told was not watched, either. Those that are found now have not waited for a place yet.
+        let (waiting, postponed) = (self.waiting.len(), self.postponed.len());
         self.take_connected(now_ns);
         if now_ns < self.finder.due_ns() {
             return Vec::new();
         }
-        // One that ends before it is told was not watched, either.
-        let (waiting, postponed) = (self.waiting.len(), self.postponed.len());
         self.waiting.extend(self.postponed.drain(..));
         let change = self.finder.search(now_ns, &processor_ns);
         let mut gone = Vec::new();
@@ -170,6 +170,25 @@ mod tests {
         candidates.waiting.clear();
         let told = candidates.unwatched(0);
         assert_eq!((told.over_limit, told.refused), (0, 0), "that was told");
+    }
+
+    #[test]
+    fn a_program_that_connects_just_before_a_search_has_not_waited_for_a_place() {
+        let user = rustix::process::geteuid().as_raw();
+        let mut candidates = Candidates::new(InteractiveFinder::new(user, Vec::new()));
+        let second = |at: u64| at * 1_000_000_000;
+        candidates.search_at(second(100));
+        candidates.waiting.clear();
+        candidates.unwatched(0);
+        let own = std::process::id();
+        candidates.connected.push((second(109), own));
+        candidates.search_at(second(110));
+        while candidates.next(0).is_some() {}
+        assert_eq!(candidates.unwatched(0).over_limit, 0);
+        candidates.waiting.extend(process::identity(own));
+        candidates.search_at(second(120));
+        candidates.waiting.clear();
+        assert_eq!(candidates.unwatched(0).over_limit, 1, "that one waits");
     }
 
     #[test]

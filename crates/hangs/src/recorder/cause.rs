@@ -124,10 +124,10 @@ pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
 }
 
 /// Returns the cause of a hang of which the stack is known, too: `asks` says that a function on it waits for an answer.
-/// Qt has a thread that receives from the bus, and whoever asks waits for that thread with a lock.
+/// Qt has a thread that receives from the bus, and whoever asks waits for that thread with a lock; GLib's wakes who asks.
 pub(crate) fn with_stack(cause: HangCause, asks: bool) -> HangCause {
     match cause {
-        HangCause::Lock if asks => HangCause::OtherProgram,
+        HangCause::Lock | HangCause::OtherCall if asks => HangCause::OtherProgram,
         cause => cause,
     }
 }
@@ -182,6 +182,18 @@ pub(super) mod tests {
             ("io_uring_enter", Some(ObjectKind::Other), HangCause::OtherCall),
         ] {
             assert_eq!(cause_of(&parts(80, 0), &[share(call, 80, kind)]), cause, "{call}");
+        }
+        for (name, cause) in [
+            ("[eventfd]", HangCause::OtherCall),
+            ("[timerfd]", HangCause::OtherCall),
+            ("2 descriptors", HangCause::OtherProgram),
+            ("named pipe /x", HangCause::OtherProgram),
+        ] {
+            let mut polls = share("poll", 80, Some(ObjectKind::Other));
+            if let Some(object) = &mut polls.object {
+                object.name = name.to_owned();
+            }
+            assert_eq!(cause_of(&parts(80, 0), &[polls]), cause, "{name}");
         }
     }
 

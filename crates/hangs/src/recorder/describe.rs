@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, SystemTime};
 
 use trace::call::StackId;
+use trace::place::NAMED_PIPE;
 use trace::recorder::TraceRecorder;
 use trace::recording::{Backend, StackEnd};
 use trace::stack::blame::{asks, blame};
@@ -398,13 +399,16 @@ impl HangDescriber {
     fn store_hang(&mut self, draft: HangDraft, told: &mut dyn FnMut(&Hang)) {
         let HangDraft { key, mut hang, descriptions } = draft;
         for share in &mut hang.calls {
-            if let Some(object) = &mut share.object
-                && object.kind == ObjectKind::File
-            {
-                let now = SystemTime::UNIX_EPOCH
-                    + Duration::from_nanos(hang.started_ns.min(i64::MAX.unsigned_abs()));
-                object.name = self.concealer.stored_path(&object.name, &hang.program, now);
-            }
+            let Some(object) = &mut share.object else { continue };
+            let (beginning, path) = match (object.kind, object.name.strip_prefix(NAMED_PIPE)) {
+                (ObjectKind::File, _) => ("", &*object.name),
+                (_, Some(path)) => (NAMED_PIPE, path),
+                _ => continue,
+            };
+            let now = SystemTime::UNIX_EPOCH
+                + Duration::from_nanos(hang.started_ns.min(i64::MAX.unsigned_abs()));
+            let stored = self.concealer.stored_path(path, &hang.program, now);
+            object.name = format!("{beginning}{stored}");
         }
         hang.calls = merged(std::mem::take(&mut hang.calls));
         let cause = cause_of(&hang.parts, &hang.calls);

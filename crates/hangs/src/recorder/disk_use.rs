@@ -17,8 +17,10 @@ use crate::model::{DiskUse, DiskUser};
 pub(super) const DISK_USE_NS: u64 = 50_000_000;
 /// After a look through all processes there is none for so many times the processor time that it took.
 const PAUSE: u64 = 50;
-/// The most processes that are looked at: the newest.
+/// The most processes that are counted: the newest.
 const PROCESSES: usize = 2048;
+/// Where there are more processes than this none is counted.
+const ALL_PROCESSES: usize = 4096;
 /// The kernel counts sectors of so many bytes, whatever those of a disk have.
 const SECTOR_BYTES: u64 = 512;
 
@@ -36,31 +38,53 @@ struct ProcessBytes {
     parent: u32,
 }
 
-/// Returns what each process has read and written between two moments.
-fn used(
-    before: &HashMap<u32, ProcessBytes>,
-    now: &HashMap<u32, ProcessBytes>,
-) -> Vec<(Bytes, u32)> {
+/// The processes of a moment: what they had read and written, or only who had started them, where that cannot be read.
+#[derive(Debug, Default)]
+struct Processes {
+    counted: HashMap<u32, ProcessBytes>,
+    /// Those of other users, and the user's own that do not let themselves be read, with their parents.
+    others: HashMap<u32, u32>,
+}
+
+impl Processes {
+    fn has(&self, process: u32) -> bool {
+        self.counted.contains_key(&process) || self.others.contains_key(&process)
+    }
+
+    fn parent(&self, process: u32) -> Option<u32> {
+        let counted = self.counted.get(&process).map(|process| process.parent);
+        counted.or_else(|| self.others.get(&process).copied())
+    }
+
+    fn all(&self) -> impl Iterator<Item = u32> {
+        self.counted.keys().chain(self.others.keys()).copied()
+    }
+}
+
+/// Returns what each process has read and written between two moments, where that is known.
+fn used(before: &Processes, now: &Processes) -> Vec<(Bytes, u32)> {
     // What one had done before that has ended since is counted for the one that waited for it.
-    let mut inherited: HashMap<u32, Bytes> = HashMap::new();
-    for (_, ended) in before.iter().filter(|(process, _)| !now.contains_key(process)) {
-        let mut parent = ended.parent;
-        for _ in 0..before.len() {
-            match before.get(&parent) {
-                Some(above) if !now.contains_key(&parent) => parent = above.parent,
+    let mut inherited: HashMap<u32, Option<Bytes>> = HashMap::new();
+    for ended in before.all().filter(|process| !now.has(*process)) {
+        let mut heir = before.parent(ended);
+        for _ in 0..before.counted.len() + before.others.len() {
+            match heir {
+                Some(above) if !now.has(above) => heir = before.parent(above),
                 _ => break,
             }
         }
-        let sum = inherited.entry(parent).or_default();
-        *sum = [sum[0] + ended.bytes[0], sum[1] + ended.bytes[1]];
+        let Some(heir) = heir else { continue };
+        let sum = inherited.entry(heir).or_insert(Some(Bytes::default()));
+        let bytes = before.counted.get(&ended).map(|ended| ended.bytes);
+        *sum = sum.zip(bytes).map(|(sum, bytes)| [sum[0] + bytes[0], sum[1] + bytes[1]]);
     }
     let used = |(process, later): (&u32, &ProcessBytes)| {
         // One that is new has done all of it since then. A number that is used again may have counted less.
-        let earlier = before.get(process).map_or(Bytes::default(), |earlier| earlier.bytes);
-        let inherited = inherited.get(process).copied().unwrap_or_default();
-        (difference(difference(later.bytes, earlier), inherited), *process)
+        let earlier = before.counted.get(process).map_or(Bytes::default(), |earlier| earlier.bytes);
+        let inherited = inherited.get(process).copied().unwrap_or(Some(Bytes::default()))?;
+        Some((difference(difference(later.bytes, earlier), inherited), *process))
     };
-    now.iter().map(used).collect()
+    now.counted.iter().filter_map(used).collect()
 }
 
 /// What had been read and written at a moment.
@@ -69,7 +93,7 @@ pub(super) struct DiskCounters {
     /// Of the monotonic clock, in nanoseconds.
     pub(super) at_ns: u64,
     disks: Bytes,
-    processes: HashMap<u32, ProcessBytes>,
+    processes: Processes,
 }
 
 impl DiskCounters {
@@ -78,15 +102,25 @@ impl DiskCounters {
         let disks = of_disks(Path::new("/sys/block"))?;
         let mut numbers = processes();
         numbers.sort_unstable();
-        // A process of another user is never looked at, also not by root.
+        // What a process of another user did is never read, also not by root.
         let user = rustix::process::geteuid().as_raw();
-        let own = numbers.into_iter().rev().filter(|process| owner(*process) == Some(user));
-        let newest = own.take(PROCESSES);
-        let of = |process: u32| {
-            let bytes = of_process(&read(&format!("/proc/{process}/io"))?)?;
-            Some((process, ProcessBytes { bytes, parent: parent(process)? }))
-        };
-        let processes = newest.filter_map(of).collect();
+        let mut processes = Processes::default();
+        // Of whom would otherwise inherit from one that was not looked at, nothing would be true.
+        if numbers.len() <= ALL_PROCESSES {
+            for process in numbers.into_iter().rev() {
+                let is_own = processes.counted.len() < PROCESSES && owner(process) == Some(user);
+                let bytes = is_own.then(|| of_process(&read(&format!("/proc/{process}/io"))?));
+                match (bytes.flatten(), parent(process)) {
+                    (Some(bytes), Some(parent)) => {
+                        processes.counted.insert(process, ProcessBytes { bytes, parent });
+                    }
+                    (None, Some(parent)) => {
+                        processes.others.insert(process, parent);
+                    }
+                    (_, None) => {}
+                }
+            }
+        }
         Some(DiskCounters { at_ns: sys::bpf::clock_ns(), disks, processes })
     }
 
@@ -193,18 +227,28 @@ mod tests {
 
     #[test]
     fn what_a_process_did_before_is_not_told_of_the_one_that_waits_for_its_end() {
-        let at = |processes: &[(u32, u32, u64)]| {
+        let at = |counted: &[(u32, u32, u64)], others: &[(u32, u32)]| {
             let of = |(process, parent, written): &(u32, u32, u64)| {
                 (*process, ProcessBytes { bytes: [0, *written], parent: *parent })
             };
-            processes.iter().map(of).collect::<HashMap<_, _>>()
+            let counted = counted.iter().map(of).collect();
+            Processes { counted, others: others.iter().copied().collect() }
+        };
+        let sorted = |before: &Processes, now: &Processes| {
+            let mut used = used(before, now);
+            used.sort_unstable_by_key(|(_, process)| *process);
+            used
         };
         // A shell, a program that it runs and a child of that one, of which the last two end; and another one.
-        let before = at(&[(10, 1, 5), (11, 10, 1000), (12, 11, 300), (20, 1, 7)]);
-        let now = at(&[(10, 1, 5 + 1000 + 300 + 40), (20, 1, 9), (30, 1, 11)]);
-        let mut used = used(&before, &now);
-        used.sort_unstable_by_key(|(_, process)| *process);
-        assert_eq!(used, [([0, 40], 10), ([0, 2], 20), ([0, 11], 30)]);
+        let before = at(&[(10, 1, 5), (11, 10, 1000), (12, 11, 300), (20, 1, 7)], &[(30, 20)]);
+        let now =
+            at(&[(10, 1, 5 + 1000 + 300 + 40), (20, 1, 9), (31, 1, 11)], &[(30, 20), (32, 20)]);
+        assert_eq!(sorted(&before, &now), [([0, 40], 10), ([0, 2], 20), ([0, 11], 31)]);
+        // A child of which it is not known what it had done before, as one of another user, also behind one that ends with it.
+        let before =
+            at(&[(10, 1, 5), (11, 10, 1), (20, 1, 7), (40, 1, 3)], &[(12, 11), (30, 20), (41, 40)]);
+        let now = at(&[(10, 1, 900), (20, 1, 800), (40, 1, 4)], &[(41, 40)]);
+        assert_eq!(sorted(&before, &now), [([0, 1], 40)]);
     }
 
     #[test]
@@ -232,15 +276,15 @@ mod tests {
         let counters = DiskCounters::read().unwrap();
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(counters.processes.contains_key(&std::process::id()));
-        assert!(!counters.processes.contains_key(&other.id()));
+        assert!(counters.processes.counted.contains_key(&std::process::id()));
+        assert!(!counters.processes.counted.contains_key(&other.id()));
     }
 
     #[test]
     fn counters_are_not_read_all_the_time() {
         let mut observer = DiskObserver::default();
         let before = observer.begin().unwrap();
-        assert!(before.processes.contains_key(&std::process::id()), "{before:?}");
+        assert!(before.processes.counted.contains_key(&std::process::id()), "{before:?}");
         assert!(observer.begin().is_none(), "it was just read");
         let used = before.until(before.at_ns + 5).unwrap();
         assert!(used.counted_ns == 5 && used.programs.len() <= MAX_DISK_USERS, "{used:?}");

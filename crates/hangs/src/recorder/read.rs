@@ -26,6 +26,10 @@ const MOST_OPEN: usize = 200;
 const STACK_BYTES: usize = 192 << 10;
 /// The most descriptors of a wait that are read.
 const POLLED: usize = 256;
+/// The events that `poll` knows.
+const EVENTS: u16 = 0x37ff;
+/// Those that it returns without being asked to: `POLLERR`, `POLLHUP`, `POLLNVAL`.
+const UNASKED_EVENTS: u16 = 0x38;
 /// A set of `select` has room for so many.
 const SELECTED: usize = 1024;
 /// After this many targets the cache of them is cleared.
@@ -213,7 +217,15 @@ pub(crate) fn looked_for(
             // An array on the stack is another one by now.
             let at = array.checked_sub(copy.sp).and_then(|at| usize::try_from(at).ok());
             let copied = at.and_then(|at| copy.bytes.get(at..at.checked_add(8 * count)?));
-            copied.map(descriptors_of).or_else(|| polled(process, call))
+            // Any other may have been freed, and its memory used for something else.
+            let later = || {
+                let bytes = pollfds(process, call)?;
+                let is_open = |descriptor| {
+                    fs::symlink_metadata(format!("/proc/{process}/fd/{descriptor}")).is_ok()
+                };
+                are_pollfds(&bytes, is_open).then(|| descriptors_of(&bytes))
+            };
+            copied.map(descriptors_of).or_else(later)
         }
         // The kernel leaves only those in a set of `select` for which there is something.
         "select" | "pselect6" => None,
@@ -223,13 +235,29 @@ pub(crate) fn looked_for(
 
 /// Returns the descriptors that a `poll` waits for; none if they cannot all be read.
 fn polled(process: u32, call: &BlockedSyscall) -> Option<Vec<i32>> {
+    pollfds(process, call).map(|bytes| descriptors_of(&bytes))
+}
+
+/// Returns the array that a `poll` is given; none if it cannot all be read.
+fn pollfds(process: u32, call: &BlockedSyscall) -> Option<Vec<u8>> {
     let [array, count, ..] = call.arguments;
     let count = usize::try_from(count).ok().filter(|count| *count <= POLLED)?;
     let mut bytes = vec![0; 8 * count];
     if count > 0 && sys::remote::read(process, array, &mut bytes).ok()? < bytes.len() {
         return None;
     }
-    Some(descriptors_of(&bytes))
+    Some(bytes)
+}
+
+/// Returns whether these bytes can be an array of `struct pollfd` after a call: each entry is of an open descriptor, or left out.
+fn are_pollfds(bytes: &[u8], is_open: impl Fn(i32) -> bool) -> bool {
+    bytes.chunks_exact(8).all(|entry| {
+        let [a, b, c, d, e, f, g, h] = *entry else { return false };
+        let descriptor = i32::from_le_bytes([a, b, c, d]);
+        let [events, returned] = [[e, f], [g, h]].map(u16::from_le_bytes);
+        let is_result = events & !EVENTS == 0 && returned & !(events | UNASKED_EVENTS) == 0;
+        is_result && (descriptor < 0 || (events != 0 && is_open(descriptor)))
+    })
 }
 
 /// Returns the descriptors in an array of `struct pollfd`.
@@ -318,6 +346,32 @@ mod tests {
         assert_eq!(members_of(&[0b1000_0001, 0, 2, 0, 0, 0, 0, 0x80], 64), [0, 7, 17, 63]);
         assert_eq!(members_of(&[0xff; 8], 3), [0, 1, 2], "others are not looked at");
         assert!(members_of(&[], 0).is_empty());
+    }
+
+    #[test]
+    fn memory_that_was_freed_since_a_look_names_no_descriptors() {
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&socket);
+        let entry = |descriptor: i32, events: u16, returned: u16| {
+            [&descriptor.to_le_bytes()[..], &events.to_le_bytes(), &returned.to_le_bytes()].concat()
+        };
+        let looked = |entries: &[Vec<u8>]| {
+            let array = entries.concat();
+            let number = trace::syscall::call_number("poll").unwrap();
+            let count = u64::try_from(entries.len()).unwrap();
+            let arguments = [array.as_ptr().addr().try_into().unwrap(), count, 0, 0, 0, 0];
+            let call = BlockedSyscall { number, arguments, sp: 8, ip: 0 };
+            let copy = StackBytes { ip: 0, sp: 8, bytes: Vec::new() };
+            looked_for(std::process::id(), &call, &copy)
+        };
+        let open = entry(descriptor, 1, 0);
+        let left_out = entry(-1, 0, 0);
+        assert_eq!(looked(&[open.clone(), left_out.clone()]), Some(vec![descriptor]));
+        assert_eq!(looked(&[entry(descriptor, 1, 0x11), left_out]), Some(vec![descriptor]));
+        for other in [entry(7_209_065, 1, 0), entry(descriptor, 0, 0), entry(descriptor, 1, 4)] {
+            assert_eq!(looked(&[open.clone(), other]), None);
+        }
+        assert_eq!(looked(&[open, entry(descriptor, 0x6e, 0x73)]), None, "text");
     }
 
     #[test]

@@ -365,7 +365,8 @@ impl<'a> SamplingRecorder<'a> {
                 if error.kind() == io::ErrorKind::PermissionDenied {
                     self.candidates.refuse(process);
                 }
-                self.unfollow(process, false);
+                // One that does not let itself be read any more goes on with what it does.
+                self.unfollow(process, process::identity(process).is_some());
                 return ProcessLook::Gone;
             }
         };

@@ -170,6 +170,27 @@ __attribute__((noinline)) void start_running(int display, FILE *log) {
     fflush(log);
 }
 
+/* A handler whose name says that it waits, and which runs the loop meanwhile. */
+__attribute__((noinline)) void save_sync(int display, double seconds) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = display;
+    for (double end = now() + seconds; now() < end; g_main_context_iteration(&wanted)) compute_things(0.004);
+}
+
+/* Menus, each at another depth: while one is filled its loop looks for events, and then it waits for them at the same place. */
+enum { MENUS = 24 };
+__attribute__((noinline)) void show_menu(struct pollfd *wanted) {
+    for (int look = 0; look < 3; look++) {
+        compute_things(look ? 0.012 : 0.04);
+        poll(wanted, 1, look < 2 ? 0 : 150);
+    }
+}
+__attribute__((noinline)) void show_menus(int display) {
+    static struct pollfd wanted = {.events = POLLIN};
+    wanted.fd = display;
+    for (int menu = 0; menu < MENUS; menu++) look_from(menu, &wanted, show_menu);
+}
+
 /* Two waits from one depth of the stack: that of a dialog, and one for an answer. */
 static struct pollfd shown = {.events = POLLIN}, answer = {.events = POLLIN};
 __attribute__((noinline)) void show_panel(int display, double seconds) {
@@ -437,6 +458,8 @@ int main(int count, char **arguments) {
         case 'r': wait_for_reply(0.4); break;
         case 'd': show_dialog(display, 0.4); break;
         case 'X': draw_much(display, 0.4); break;
+        case 'S': save_sync(display, 0.9); break;
+        case 'M': show_menus(display); break;
         case 'p': show_panel(display, 0.4); break;
         case 'q': wait_for_answer_sync(silent[0], 0.4); break;
         case 'v': serve_while_busy(display, 0.9); break;

@@ -94,7 +94,8 @@ const INSIDE: [(&str, &str); 9] = [
 ];
 
 /// Functions that wait for the next thing to happen. A wait for an answer is not one of them.
-const LOOPS: [&str; 44] = [
+const LOOPS: [&str; 45] = [
+    "g_main_context_pending",
     "g_main_context_poll",
     "g_main_context_iterate",
     "g_main_context_iteration",
@@ -147,8 +148,10 @@ const RESTS_OF_RUNTIMES: [(&str, &str); 2] =
 
 /// Functions that wait until a reply arrives, or until the display server reads what is written to it: a wait inside of them is a stall,
 /// not idle.
-const ANSWERS: [&str; 21] = [
+const ANSWERS: [&str; 23] = [
     "g_dbus_",
+    "g_subprocess_communicate",
+    "g_subprocess_wait",
     "QDBus",
     "QProcess::waitFor",
     "QIODevice::waitFor",
@@ -315,6 +318,12 @@ pub fn waits_for_answer(frame: &Frame) -> bool {
 #[must_use]
 pub fn runs_main_loop(frame: &Frame) -> bool {
     frame.name.starts_with("gtk_clipboard_wait_")
+}
+
+/// Returns whether a function is a loop of a toolkit: one that waits for the display, too, handles what comes from it, whoever runs it.
+#[must_use]
+pub fn is_toolkit_loop(frame: &Frame) -> bool {
+    is_loop(frame) && ["g_", "gtk_", "Q"].iter().any(|of| frame.name.starts_with(of))
 }
 
 /// Returns whether a function calls those of any library for a script.

@@ -1,7 +1,7 @@
 //! Programs that packages have beside this one, so that their code is not in it, too.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -18,18 +18,21 @@ pub(super) fn become_program(name: &str, package: &str, words: usize) -> ExitCod
     not_started(&program, cause, package).report()
 }
 
-/// Replaces this process by the program `name` of the same directory, or of the `PATH`, with these arguments.
+/// Replaces this process by the program `name` of the same directory, or of an absolute directory of the `PATH`, with these arguments.
 ///
 /// Returns why that failed, with the `package` that has the program.
+#[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 pub(super) fn run_program(name: &str, package: &str, arguments: &[OsString]) -> Error {
-    let start = |program: &Path| Command::new(program).args(arguments).exec();
-    match start(&beside(name)) {
-        cause if cause.kind() == ErrorKind::NotFound => {
-            let cause = start(Path::new(name));
-            not_started(Path::new(name), cause, package)
-        }
-        cause => not_started(&beside(name), cause, package),
-    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // What lies in the directory that a person happens to be in is not meant.
+    let dirs = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
+    let places = std::iter::once(beside(name)).chain(dirs.map(|dir| dir.join(name)));
+    let Some(program) = places.into_iter().find(|program| program.is_file()) else {
+        let error = Error::new(FailureCategory::Config, format!("find the program {name}"));
+        return error.hint(format!("install the package {package}"));
+    };
+    let cause = Command::new(&program).args(arguments).exec();
+    not_started(&program, cause, package)
 }
 
 fn beside(name: &str) -> PathBuf {

@@ -416,12 +416,19 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     let mut out = screen::stdout();
     let is_whole = outcome.not_erased.is_empty() && outcome.kept_files == 0;
     let is_any = outcome.hangs > 0 || outcome.periods > 0 || outcome.unreadable_files > 0;
-    if selection.is_everything() && is_whole && is_any {
-        // Without the note the list says that records may have been erased, which is true, too.
+    if selection.is_everything() && is_any {
+        // Of what could not be erased the list tells all the same. Without the note it says that records may have been erased, which is true,
+        // too.
         let _ = hang_store::note_erased(&*session.disk, &session.dir, nanoseconds(&session.now));
     }
     out.write_all(erased_text(&outcome).as_bytes())?;
     out.flush()?;
+    if outcome.kept_files > 0 {
+        let kept = number(outcome.kept_files, "file");
+        Error::new(FailureCategory::Config, format!("erase what is in {kept}: unreadable"))
+            .hint("unjank hangs forget --all removes what is there")
+            .report();
+    }
     for error in outcome.not_erased {
         failed("erase all that was meant")(error).report();
     }

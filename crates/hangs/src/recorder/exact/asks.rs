@@ -202,8 +202,14 @@ impl ExactRecorder<'_> {
                 self.forget_sleeps(process);
             }
             let Some(program) = self.marked.get_mut(&process) else { continue };
-            let asked = program.away.as_mut().and_then(|absence| absence.asked.take());
-            if let Some((_, account)) = asked.filter(|(of, _)| *of == wait)
+            let in_it = state.wait.filter(|(of, _)| *of == wait).map(|(_, account)| account);
+            let ended = program.away.as_mut().and_then(|absence| {
+                let asked = absence.asked.take_if(|(of, _)| *of == wait);
+                // Another look of the loop may have been asked about before this wait began.
+                let in_it = in_it.filter(|_| state.away_since_ns == Some(absence.started_ns));
+                asked.map(|(_, account)| account).or(in_it)
+            });
+            if let Some(account) = ended
                 && kind == EventWaitKind::Loop
             {
                 // The wait was that of a loop: the absence ended where it began.

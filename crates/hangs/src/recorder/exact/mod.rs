@@ -522,14 +522,16 @@ impl<'a> ExactRecorder<'a> {
         let longest_ns = longest.map_or(0, |block| block.to_ns.saturating_sub(block.from_ns));
         // Before the breakpoint was there the main loop may have looked for events without waiting. One that sleeps does not.
         let sleeps = program.rests_in_sleep();
-        let unseen_to_ns = match &absence.turns {
+        // A loop that waits for a lock may get it without a call: the breakpoint does not see such a look.
+        let turns = absence.turns.as_ref().filter(|_| !program.rests_in_lock());
+        let unseen_to_ns = match turns {
             Some(watch) => watch.since_ns,
             None if sleeps || absence.is_one_step => started_ns,
             None => account.at_ns,
         };
         let uncertain_ns =
             uncertain_ns(&blocks, [started_ns, account.at_ns], unseen_to_ns.min(account.at_ns));
-        match &absence.turns {
+        match turns {
             Some(watch) if watch.may_be_several(started_ns, account.at_ns) => {
                 unseen.add(UnseenParts::LOOKS);
             }
