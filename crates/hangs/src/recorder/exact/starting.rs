@@ -79,6 +79,10 @@ impl ExactRecorder<'_> {
     fn look_at_start(&mut self, process: u32, now_ns: u64) {
         let Ok(state) = self.thread_state(process) else { return };
         let known_ns = state.as_ref().and_then(|state| state.known_since_ns);
+        // The programs in the kernel see the step after a rest that they know of.
+        let rests = state.as_ref().filter(|state| state.is_waiting).and_then(|state| state.wait);
+        let rests = rests.is_some_and(|(wait, _)| self.rests_certainly_in(process, wait));
+        let known_ns = known_ns.or(rests.then_some(now_ns));
         let is_over = state.is_none_or(|state| state.is_gone);
         let (rest, counters) = (self.event_wait(process), self.reader.counters(process));
         let Some(program) = self.marked.get_mut(&process) else { return };
@@ -236,6 +240,14 @@ impl ExactRecorder<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether a wait is known to be that of a process's main loop, and not by its depth on the stack alone.
+    fn rests_certainly_in(&self, process: u32, wait: EventWait) -> bool {
+        let of_loop = WaitState::Classified(EventWaitKind::Loop);
+        self.marked.get(&process).is_some_and(|program| {
+            program.is_loop_certain && program.waits.get(&wait) == Some(&of_loop)
+        })
     }
 
     fn is_loop(&self, process: u32, wait: EventWait) -> bool {
