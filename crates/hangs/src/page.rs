@@ -39,7 +39,7 @@ pub fn render_page(
         page.style(STYLE);
         let (first, last) = shown_span(history, hangs, span);
         let caption = format!(
-            "From {} to {}: a lane for each program, a bar for each hang; the name of a bar says which. Short ones are drawn wider than they were.",
+            "From {} to {}: a lane for each of the programs with the most of it, {LANES} at most, a bar for each hang; the name of a bar says which. Short ones are drawn wider than they were.",
             style.moment(first),
             style.moment(last)
         );
@@ -134,7 +134,7 @@ fn chart(hangs: &[Hang], first: u64, last: u64, style: &HangTextStyle<'_>) -> St
         "{} over {}: {}",
         counted(lanes.len(), "program"),
         duration(Duration::from_nanos(length)),
-        counted(hangs.len(), "hang")
+        counted(lanes.iter().map(|lane| lane.bars.len()).sum(), "hang")
     );
     render("Hangs by program", &described, &lanes, length, FRAME_NS)
 }

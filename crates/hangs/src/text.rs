@@ -682,7 +682,7 @@ pub fn number(count: u64, noun: &str) -> String {
     counted(usize::try_from(count).unwrap_or(usize::MAX), noun)
 }
 
-/// Says what was erased, and how many files were not.
+/// Says what was erased.
 #[must_use]
 pub fn erased_text(outcome: &EraseOutcome) -> String {
     format!(

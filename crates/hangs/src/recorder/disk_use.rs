@@ -105,8 +105,10 @@ impl DiskCounters {
         // What a process of another user did is never read, also not by root.
         let user = rustix::process::geteuid().as_raw();
         let mut processes = Processes::default();
+        // Where `/proc` hides those of other users, as with `hidepid`, the first one is hidden, too.
         // Of whom would otherwise inherit from one that was not looked at, nothing would be true.
-        if numbers.len() <= ALL_PROCESSES {
+        let sees_all = parent(1).is_some();
+        if sees_all && numbers.len() <= ALL_PROCESSES {
             for process in numbers.into_iter().rev() {
                 let is_own = processes.counted.len() < PROCESSES && owner(process) == Some(user);
                 let bytes = is_own.then(|| of_process(&read(&format!("/proc/{process}/io"))?));

@@ -162,7 +162,8 @@ impl ContextLookup {
                 && call_name(call.made.number).is_some_and(|name| PIPE_CALLS.contains(&name));
             let is_pipe = may_wait
                 && self.named_pipes.get(known).copied().unwrap_or_else(|| {
-                    let is_pipe = is_pipe() == Some(true);
+                    // Of one that is closed by now it is not known.
+                    let Some(is_pipe) = is_pipe() else { return false };
                     if self.named_pipes.len() >= NAMED_PIPES {
                         self.named_pipes.clear();
                     }

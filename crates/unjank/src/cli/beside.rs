@@ -32,7 +32,7 @@ pub(super) fn run_program(name: &str, package: &str, arguments: &[OsString]) -> 
         return error.hint(format!("install the package {package}"));
     };
     let cause = Command::new(&program).args(arguments).exec();
-    not_started(&program, cause, package)
+    Error::new(FailureCategory::Config, format!("start {}", program.display())).because(cause)
 }
 
 fn beside(name: &str) -> PathBuf {

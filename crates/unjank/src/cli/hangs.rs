@@ -425,7 +425,8 @@ fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     out.flush()?;
     if outcome.kept_files > 0 {
         let kept = number(outcome.kept_files, "file");
-        Error::new(FailureCategory::Config, format!("erase what is in {kept}: unreadable"))
+        let what = format!("erase what is in {kept} in {}: not readable", session.dir.display());
+        Error::new(FailureCategory::Config, what)
             .hint("unjank hangs forget --all removes what is there")
             .report();
     }
