@@ -38,6 +38,16 @@ pub fn parse(text: &str, now: &Zoned) -> Result<SystemTime, String> {
     })
 }
 
+/// Returns how a person said a moment that [`parse`] read as `time`. A time of day that was taken as yesterday's says so.
+#[must_use]
+pub fn name(said: &str, time: SystemTime, now: &Zoned) -> String {
+    let day =
+        Timestamp::try_from(time).unwrap_or_default().to_zoned(now.time_zone().clone()).date();
+    let said = said.trim();
+    let is_time = said.parse::<Time>().is_ok() && said.parse::<DateTime>().is_err();
+    if is_time && day != now.date() { format!("{said} yesterday") } else { said.to_owned() }
+}
+
 /// Writes a moment for a person in the time zone of `now`: a moment of today without its date.
 #[must_use]
 pub fn show(time: SystemTime, now: &Zoned) -> String {
@@ -80,6 +90,17 @@ mod tests {
         let shown = |utc: &str| show(utc.parse::<Timestamp>().unwrap().into(), &now);
         assert_eq!(shown("2026-11-21T08:00:01Z"), "09:00:01");
         assert_eq!(shown("2026-11-20T22:59:59Z"), "2026-11-20 23:59:59");
+    }
+
+    #[test]
+    fn a_time_of_day_that_is_taken_as_yesterdays_says_so() {
+        let now: Zoned = "2026-11-21T12:00:00+01:00[+01:00]".parse().unwrap();
+        let named = |said: &str| name(said, parse(said, &now).unwrap(), &now);
+        assert_eq!(named("11:59"), "11:59");
+        assert_eq!(named(" 14:00"), "14:00 yesterday");
+        for said in ["yesterday", "3 days ago", "2026-11-20", "2026-11-20T14:00"] {
+            assert_eq!(named(said), said);
+        }
     }
 
     fn local_utc(time: SystemTime) -> String {

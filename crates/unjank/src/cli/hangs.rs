@@ -179,7 +179,11 @@ impl Selection {
     /// Returns the span, today if nothing is said, and what it is called.
     fn span(&self, now: &Zoned) -> Result<(TimeSpan, String), Error> {
         let (since, until) = self.bounds(now)?;
-        let (from_ns, name) = match (&self.since, &self.until) {
+        let said = |text: &Option<String>, at_ns: Option<u64>| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(at_ns?);
+            Some(report::moment::name(text.as_deref()?, time, now))
+        };
+        let (from_ns, name) = match (said(&self.since, since), said(&self.until, until)) {
             _ if self.all => (0, "in all that is recorded".to_owned()),
             (None, None) => (parsed("today", now)?, "today".to_owned()),
             (Some(since), None) => (0, format!("since {since}")),
@@ -369,6 +373,10 @@ fn comparison(
     json: bool,
 ) -> Result<Verdict, Error> {
     let moment = parsed(at, &session.now)?;
+    if moment > nanoseconds(&session.now) {
+        return Err(Error::new(FailureCategory::User, "compare the rate of hangs")
+            .hint("the moment has to be in the past"));
+    }
     let stored = session.stored()?;
     let rate = |from_ns, to_ns| {
         let span = TimeSpan { from_ns, to_ns };
@@ -488,5 +496,31 @@ mod tests {
         };
         assert!(select("3 days").bounds(&now).is_ok());
         assert!(select("9000-01-01").bounds(&now).is_err());
+    }
+
+    #[test]
+    fn a_span_that_begins_on_the_day_before_is_called_so() {
+        let now: Zoned = "2026-11-21T13:30:00+00:00[UTC]".parse().unwrap();
+        let called = |since: Option<&str>, until: Option<&str>| {
+            let (since, until) = (since.map(str::to_owned), until.map(str::to_owned));
+            Selection { since, until, all: false, program: None }.span(&now).unwrap().1
+        };
+        assert_eq!(called(Some("14:00"), Some("13:00")), "from 14:00 yesterday to 13:00");
+        assert_eq!(called(Some("14:00"), None), "since 14:00 yesterday");
+        assert_eq!(called(Some("12:00"), Some("13:00")), "from 12:00 to 13:00");
+        assert_eq!(called(None, Some("2026-11-20")), "until 2026-11-20");
+    }
+
+    #[test]
+    fn rates_before_and_after_a_moment_that_is_to_come_are_not_compared() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = Session {
+            disk: store::disk::real(),
+            dir: dir.path().to_owned(),
+            now: Zoned::now(),
+            home: None,
+        };
+        let error = comparison(&session, "9000-01-01", None, true).unwrap_err();
+        assert!(error.to_string().contains("compare the rate of hangs"), "{error}");
     }
 }
