@@ -475,7 +475,40 @@ pub struct DiskUser {
     pub written_bytes: u64,
 }
 
+/// What a program is called whose name was erased.
+pub const ERASED_PROGRAM: &str = "an erased program";
+
 impl Hang {
+    /// Erases what names a program that is not the one that hung: one for which it waited, or that used disks meanwhile. Returns
+    /// whether there was any.
+    pub fn erase_mentions(&mut self, meant: &str) -> bool {
+        let mut is_less = false;
+        for object in self.calls.iter_mut().filter_map(|share| share.object.as_mut()) {
+            // A socket is that of a program, at a path or an address.
+            let program = match object.kind {
+                ObjectKind::Socket => object.name.split(" at ").next().unwrap_or_default(),
+                ObjectKind::Child => &object.name,
+                _ => continue,
+            };
+            if is_of_program(program, meant) {
+                ERASED_PROGRAM.clone_into(&mut object.name);
+                is_less = true;
+            }
+        }
+        let hops = self.chain.iter_mut().flat_map(|chain| &mut chain.hops);
+        for hop in hops.filter(|hop| is_of_program(&hop.program, meant)) {
+            ERASED_PROGRAM.clone_into(&mut hop.program);
+            (hop.process, hop.unit, hop.function) = (0, String::new(), String::new());
+            is_less = true;
+        }
+        if let Some(disk_use) = &mut self.disk_use {
+            let before = disk_use.programs.len();
+            disk_use.programs.retain(|user| !is_of_program(&user.program, meant));
+            is_less |= disk_use.programs.len() < before;
+        }
+        is_less
+    }
+
     /// Returns the function to blame.
     #[must_use]
     pub fn blamed_frame(&self) -> Option<&HangFrame> {

@@ -685,8 +685,12 @@ pub fn number(count: u64, noun: &str) -> String {
 /// Says what was erased.
 #[must_use]
 pub fn erased_text(outcome: &EraseOutcome) -> String {
+    let named = match outcome.mentions {
+        0 => String::new(),
+        mentions => format!(", its name in {} of other programs", number(mentions, "hang")),
+    };
     format!(
-        "Erased: {}, and what was counted in {}.\n",
+        "Erased: {}{named}, and what was counted in {}.\n",
         number(outcome.hangs, "hang"),
         number(outcome.periods, "period")
     )

@@ -6,7 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use unjank_hangs::model::{HangRecord, WatchedPeriod};
+use unjank_hangs::model::{
+    CallObject, CallShare, DiskUse, DiskUser, Hang, HangChain, HangHop, HangRecord, ObjectKind,
+    WatchedPeriod,
+};
 use unjank_hangs::store::{
     DEFAULT_LIMIT, EraseSelection, HangStore, HangStoreError, erase, lock_recorder, note_erased,
     read,
@@ -133,6 +136,72 @@ fn erased_records_leave_no_byte_and_the_recorder_goes_on() {
     assert!(!holds(root.path(), "kate") && !holds(root.path(), "fdatasync"));
     drop(store);
     assert!(open(root.path(), DEFAULT_LIMIT).take_number() > 3, "no number is given twice");
+}
+
+#[test]
+fn hangs_of_others_stay_without_the_name_of_an_erased_program() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    let call = |kind, name: &str| CallShare {
+        call: "recvmsg".to_owned(),
+        blocked_ns: 1,
+        seen: 1,
+        object: Some(CallObject {
+            kind,
+            name: name.to_owned(),
+            file_system: String::new(),
+            device: String::new(),
+        }),
+    };
+    let hop = |program: &str, unit: &str| HangHop {
+        program: program.to_owned(),
+        process: 7,
+        unit: unit.to_owned(),
+        call: "recvmsg".to_owned(),
+        function: String::new(),
+        waited_ns: 1,
+    };
+    let user = |program: &str| DiskUser {
+        program: program.to_owned(),
+        process: 7,
+        read_bytes: 1,
+        written_bytes: 1,
+    };
+    // Each alone, so that none stands for another.
+    let mut named = vec![hang(1); 5];
+    named[0].calls = vec![call(ObjectKind::Socket, "secret-program at /run/user/0/socket")];
+    named[1].calls = vec![call(ObjectKind::Child, "secret-program")];
+    let hops = vec![hop("kate", ""), hop("secret-program (helper)", "secret-program.service")];
+    named[2].chain =
+        Some(HangChain { hops, end: "timer".to_owned(), end_ns: 1, has_losses: false });
+    let programs = vec![user("secret-program"), user("secret-program-2")];
+    let disk_use = DiskUse { counted_ns: 1, read_bytes: 9, written_bytes: 9, programs };
+    named[3].disk_use = Some(disk_use);
+    named[4].calls = vec![call(ObjectKind::File, "/home/a/secret-program")];
+    for hang in &mut named {
+        hang.number = store.take_number();
+    }
+    let records: Vec<HangRecord> =
+        named.iter().map(|hang| HangRecord::Hang(Box::new(hang.clone()))).collect();
+    store.append(&records).unwrap();
+    let before: Vec<Hang> = read(&*disk, root.path()).unwrap().hangs.into_values().collect();
+    let selection =
+        EraseSelection { program: Some("secret-program".to_owned()), ..EraseSelection::default() };
+    let outcome = erase(&*disk, root.path(), &selection).unwrap();
+    assert_eq!((outcome.hangs, outcome.mentions), (0, 4));
+    let after: Vec<Hang> = read(&*disk, root.path()).unwrap().hangs.into_values().collect();
+    assert_eq!(after.len(), before.len());
+    assert_eq!(after[4], before[4], "the path of a file stays");
+    for (after, before) in after[..4].iter().zip(&before) {
+        let text = format!("{after:?}").replace("secret-program-2", "");
+        assert!(!text.contains("secret-program"), "{text}");
+        assert_eq!((after.started_ns, after.length_ns), (before.started_ns, before.length_ns));
+    }
+    assert_eq!(after[2].chain.as_ref().unwrap().hops.len(), 2);
+    let left = &after[3].disk_use.as_ref().unwrap();
+    assert_eq!((left.read_bytes, left.programs.len()), (9, 1));
+    assert_eq!(erase(&*disk, root.path(), &selection).unwrap().mentions, 0, "there are no more");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct EraseSelection {
     pub since_ns: Option<u64>,
     /// Only what began before this moment.
     pub until_ns: Option<u64>,
-    /// Only what is about this program.
+    /// Only what is about this program; hangs of others stay without its name.
     pub program: Option<String>,
 }
 
@@ -39,13 +39,15 @@ impl EraseSelection {
     /// Returns what is left of a record, and whether that is less than it was.
     fn rest(&self, record: HangRecord) -> (Option<HangRecord>, bool) {
         match record {
-            HangRecord::Hang(hang) => {
-                let is_meant = self.meets(hang.started_ns, hang.ended_ns())
-                    && self
-                        .program
-                        .as_ref()
-                        .is_none_or(|meant| is_of_program(&hang.program, meant));
-                (Some(HangRecord::Hang(hang)).filter(|_| !is_meant), is_meant)
+            HangRecord::Hang(mut hang) => {
+                if !self.meets(hang.started_ns, hang.ended_ns()) {
+                    return (Some(HangRecord::Hang(hang)), false);
+                }
+                let others =
+                    self.program.as_ref().filter(|meant| !is_of_program(&hang.program, meant));
+                let Some(meant) = others else { return (None, true) };
+                let is_less = hang.erase_mentions(meant);
+                (Some(HangRecord::Hang(hang)), is_less)
             }
             HangRecord::Watched(period) => {
                 if !self.meets(period.from_ns, period.to_ns) {
@@ -68,6 +70,8 @@ impl EraseSelection {
 pub struct EraseOutcome {
     /// Hangs.
     pub hangs: u64,
+    /// Hangs of others that named the program that was meant, and do not any more.
+    pub mentions: u64,
     /// Periods, or parts of them.
     pub periods: u64,
     /// Files that cannot be read, and were removed as a whole because everything was meant.
@@ -152,7 +156,7 @@ fn erase_from(
     let base = super::next_number(&replay);
     let is_damaged = replay.damage.is_some();
     let mut kept = Vec::new();
-    let (mut hangs, mut periods) = (0, 0);
+    let (mut hangs, mut mentions, mut periods) = (0, 0, 0);
     let mut is_changed = false;
     for bytes in replay.into_all_records() {
         match codec::decode(&bytes) {
@@ -160,7 +164,8 @@ fn erase_from(
                 let is_hang = matches!(record, HangRecord::Hang(_));
                 let (rest, is_less) = selection.rest(record);
                 is_changed |= is_less;
-                hangs += u64::from(is_less && is_hang);
+                hangs += u64::from(is_hang && rest.is_none());
+                mentions += u64::from(is_less && is_hang && rest.is_some());
                 periods += u64::from(is_less && !is_hang);
                 match rest {
                     Some(rest) if is_less => kept.push(codec::encode(&rest)),
@@ -204,6 +209,7 @@ fn erase_from(
         }
     }
     outcome.hangs += hangs;
+    outcome.mentions += mentions;
     outcome.periods += periods;
     Ok(())
 }
