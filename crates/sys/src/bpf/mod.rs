@@ -79,12 +79,48 @@ enum Command {
     MapNextKey = 4,
     ProgramLoad = 5,
     ProgramRun = 10,
+    ProgramById = 13,
+    MapById = 14,
     InfoByDescriptor = 15,
     RawTracepointOpen = 17,
     TypesLoad = 18,
     MapLookupAndDelete = 21,
     MapFreeze = 22,
     MapLookupBatch = 24,
+    LinkById = 30,
+}
+
+/// What the kernel keeps as long as somebody refers to it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum KernelObject {
+    /// A program.
+    Program,
+    /// A map.
+    Map,
+    /// What has a program run: where it is attached.
+    Link,
+}
+
+impl KernelObject {
+    /// Says whether the kernel has this object by its number, which `fdinfo` in proc(5) shows as `prog_id`, `map_id` or `link_id`.
+    ///
+    /// # Errors
+    ///
+    /// Whoever asks may not know (root may).
+    pub fn is_there(self, number: u32) -> io::Result<bool> {
+        let by_number = match self {
+            KernelObject::Program => Command::ProgramById,
+            KernelObject::Map => Command::MapById,
+            KernelObject::Link => Command::LinkById,
+        };
+        match Attribute::new().word(0, number).open(by_number) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // It goes just now.
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The argument of one command: `union bpf_attr`, filled field by field at the offsets of `linux/bpf.h`.
