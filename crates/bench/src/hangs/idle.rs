@@ -21,8 +21,8 @@ const OTHERS: [usize; 2] = [300, 20];
 const SETTLING: [usize; 2] = [30, 5];
 /// How long it is measured in a piece, in seconds.
 const PIECE: [usize; 2] = [20, 3];
-/// How many pieces are measured.
-const PIECES: [usize; 2] = [30, 1];
+/// How many pieces a minute has.
+const PIECES_A_MINUTE: usize = 3;
 
 /// What was promised: percent of a processor, wake-ups a second, bytes.
 const SHARE: f64 = 0.3;
@@ -34,6 +34,7 @@ const NO_HANG: f64 = 0.4;
 pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let of = |[full, quick]: [usize; 2]| lab.effort.of(full, quick);
     let seconds = |both| Duration::from_secs(u64::try_from(of(both)).unwrap_or(1));
+    let pieces = of([lab.minutes * PIECES_A_MINUTE, 1]);
     let offset = unix_offset_ns(lab.clock);
     let since = now_ns();
     let toolkits = lab.scene.toolkits.iter().cycle().take(of(PROGRAMS));
@@ -50,7 +51,7 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let mut samples = <[Samples; 3]>::default();
     if let Some(first) = programs.first_mut() {
         first.rest(seconds(SETTLING))?;
-        for _ in 0..of(PIECES) {
+        for _ in 0..pieces {
             lab.go_on()?;
             let before = ProcessUsage::of(recorder.id()).map_err(failed)?;
             let began = now_ns();
@@ -87,7 +88,8 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     #[expect(clippy::cast_precision_loss, reason = "there are some")]
     let false_hangs: Samples = [judged.false_hangs.len() as f64].into_iter().collect();
     let beside = format!(
-        "beside {count} programs at rest and {processes} other processes, the sum of all threads"
+        "beside {count} programs at rest and {processes} other processes, {pieces} times {} s, the sum of all threads",
+        of(PIECE)
     );
     Ok(vec![
         row("idle-processor", "processor at rest", Quantity::Share, share, SHARE, &beside),

@@ -39,6 +39,8 @@ pub struct Lab<'a> {
     pub causes: Vec<&'static HangSource>,
     /// How often each cause is planted in each program.
     pub runs: usize,
+    /// For how many minutes the recorder is watched beside programs at rest.
+    pub minutes: usize,
     /// How much is measured.
     pub effort: Effort,
     /// Measures.

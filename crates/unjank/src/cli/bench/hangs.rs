@@ -30,6 +30,9 @@ pub(super) struct Hangs {
     /// Plant each cause so many times in each program.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
+    /// Watch the recorder beside programs at rest for so many minutes.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1440))]
+    minutes: u16,
     /// Plant only these causes, separated by commas.
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = causes())]
     cause: Vec<String>,
@@ -89,7 +92,8 @@ impl Hangs {
                 quick: self.how.quick,
             };
             let effort = self.how.effort();
-            let lab = Lab { scene, causes, runs, effort, clock: &clock, stop: &stop };
+            let minutes = usize::from(self.minutes);
+            let lab = Lab { scene, causes, runs, minutes, effort, clock: &clock, stop: &stop };
             let rows = |figure: &bench::hangs::Figure| (figure.run)(&lab);
             Ok(super::measured(FIGURES, &self.only, rows, &lab, setting, progress))
         })
