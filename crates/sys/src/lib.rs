@@ -40,6 +40,7 @@ pub mod sched;
 pub mod scratch;
 pub mod seccomp;
 pub mod shared;
+pub mod sheltered;
 pub mod signals;
 pub mod socket;
 pub mod spawn;

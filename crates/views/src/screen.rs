@@ -76,12 +76,8 @@ impl Screen {
         let screen = Screen { writing: Arc::default(), charset };
         screen.leave_on_signals()?;
         screen.leave_on_hangup()?;
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            // First, so that what the panic says stays on the screen.
-            leave();
-            before(info);
-        }));
+        // So that what a panic says stays on the screen.
+        sys::sheltered::before_message(leave);
         execute!(io::stdout(), EnterAlternateScreen)?;
         Ok(screen)
     }

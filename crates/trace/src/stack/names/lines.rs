@@ -1,6 +1,5 @@
 //! Lines and inlined functions, from DWARF.
 
-use std::fmt;
 use std::io::{Read, Seek};
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ReadCache};
+use sys::sheltered::ShelteredReader;
 
 /// The largest section that is read.
 pub(super) const SECTION: u64 = 1 << 30;
@@ -38,14 +38,9 @@ pub(super) struct Source {
     pub(super) line: Option<SourceLine>,
 }
 
-/// The DWARF of a module.
-pub(super) struct Lines(Context<Bytes>);
-
-impl fmt::Debug for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lines")
-    }
-}
+/// The DWARF of a module, with a reader that is not made for what hostile files say; what it panics at has no lines.
+#[derive(Debug)]
+pub(super) struct Lines(ShelteredReader<u64, Vec<Source>>);
 
 impl Lines {
     /// Reads the sections of DWARF; none where there are none.
@@ -56,35 +51,30 @@ impl Lines {
             Ok(Bytes::new(bytes, LittleEndian))
         };
         let dwarf = gimli::Dwarf::load(load).ok()?;
-        sheltered(|| Context::from_dwarf(dwarf)).and_then(Result::ok).map(Lines)
+        let open = || Context::from_dwarf(dwarf).ok();
+        ShelteredReader::start("debug-lines", open, |context, at| look(context, at)).map(Lines)
     }
 
     /// Returns what is at `address`, the innermost inlined function first and the function itself last.
     pub(super) fn find(&self, address: u64) -> Vec<Source> {
-        sheltered(|| self.look(address)).unwrap_or_default()
-    }
-
-    fn look(&self, address: u64) -> Vec<Source> {
-        let mut found = Vec::new();
-        // Split DWARF lies beside object files, which no installed program has.
-        let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else { return found };
-        while found.len() < DEPTH
-            && let Ok(Some(frame)) = frames.next()
-        {
-            let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
-            let line = frame.location.and_then(|place| {
-                Some(SourceLine { file: place.file?.to_owned(), line: place.line? })
-            });
-            found.push(Source { name: name.map(|name| name.as_bytes().to_vec()), line });
-        }
-        found
+        self.0.ask(address).unwrap_or_default()
     }
 }
 
-/// Runs a reader of DWARF that is not made for what hostile files say; what it panics at has no lines.
-fn sheltered<T>(read: impl FnOnce() -> T) -> Option<T> {
-    // All that a panic can leave half done is the reader's own memory of a unit, which answers the same again or panics again.
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()
+fn look(context: &Context<Bytes>, address: u64) -> Vec<Source> {
+    let mut found = Vec::new();
+    // Split DWARF lies beside object files, which no installed program has.
+    let Ok(mut frames) = context.find_frames(address).skip_all_loads() else { return found };
+    while found.len() < DEPTH
+        && let Ok(Some(frame)) = frames.next()
+    {
+        let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
+        let line = frame
+            .location
+            .and_then(|place| Some(SourceLine { file: place.file?.to_owned(), line: place.line? }));
+        found.push(Source { name: name.map(|name| name.as_bytes().to_vec()), line });
+    }
+    found
 }
 
 /// Returns whether a section says where functions and lines are. Where variables are, and macros, nobody asks: those are a quarter
