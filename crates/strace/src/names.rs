@@ -11,6 +11,7 @@ use trace::report::names::{Confidence, Frame, Frames, Names, last_component};
 use trace::report::spelling::spell;
 use trace::stack::blame::{self, FrameRole};
 use trace::stack::names::{self, NameCertainty};
+use trace::stack::waits;
 
 /// Names from a log.
 #[derive(Debug, Default)]
@@ -78,9 +79,9 @@ impl Names for LogNames {
             calls.collect()
         });
         let call = calls.get(&id).map(|number| self.call(*number)).unwrap_or_default();
-        let (blamed, is_idle) = (blame::blame(&known, None), blame::is_idle(&call, &known));
-        let waits_for_answer = known.iter().any(blame::waits_for_answer);
-        let asks = blame::asks(&known);
+        let (blamed, is_idle) = (blame::blame(&known, None), waits::is_idle(&call, &known));
+        let waits_for_answer = known.iter().any(waits::waits_for_answer);
+        let asks = waits::asks(&known);
         let frames = known.into_iter().map(|frame| Frame {
             name: frame.text(),
             confidence: match frame.trust {

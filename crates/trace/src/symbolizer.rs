@@ -9,12 +9,11 @@ use regex_lite::Regex;
 use super::call::StackId;
 use super::recording::Recording;
 use super::report::names::{Confidence, Frame, Frames, Names};
-use super::stack::blame::{
-    FrameRole, asks, blame, is_idle, name_builtin, rests_for, role, runs_script, waits_for_answer,
-};
+use super::stack::blame::{FrameRole, blame, name_builtin, role, runs_script};
 use super::stack::interpreters;
 use super::stack::names::{self, NameCertainty, SymbolSources};
 use super::stack::packages;
+use super::stack::waits::{asks, is_idle, rests_for, waits_for_answer};
 use super::syscall;
 use super::timeline::ShortCallSample;
 use report::advice::Advice;

@@ -5,11 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use sys::perf::CALLERS_STACK;
 use trace::backend::peek::blocked::BlockedSyscall;
-use trace::stack::blame::{
-    FrameRole, is_foreign, is_idle, is_in_step, is_loop, is_toolkit_loop, looks_without_loop, role,
-    runs_main_loop, waits_for_answer, waits_for_display_answer,
-};
+use trace::stack::blame::{FrameRole, is_foreign, role};
 use trace::stack::names::Frame;
+use trace::stack::waits::{
+    is_idle, is_in_step, is_loop, is_toolkit_loop, looks_without_loop, runs_main_loop,
+    waits_for_answer, waits_for_display_answer,
+};
 
 use super::places::{PlaceEvidence, PlaceKind};
 use crate::kernel::{EventWait, WaitPlace};

@@ -134,7 +134,7 @@ pub(crate) fn with_stack(cause: HangCause, asks: bool) -> HangCause {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use trace::stack::blame::asks;
+    use trace::stack::waits::asks;
 
     use super::super::callers::tests::frame_in;
     use super::*;

@@ -12,8 +12,9 @@ use trace::call::StackId;
 use trace::place::NAMED_PIPE;
 use trace::recorder::TraceRecorder;
 use trace::recording::{Backend, StackEnd};
-use trace::stack::blame::{asks, blame};
+use trace::stack::blame::blame;
 use trace::stack::names::{Frame, Names, SymbolSources};
+use trace::stack::waits::asks;
 use trace::stack::{FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 

@@ -15,6 +15,7 @@ pub mod names;
 pub(crate) mod packages;
 mod rule;
 pub(crate) mod space;
+pub mod waits;
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;

@@ -8,8 +8,9 @@ use crate::place::ContextLookup;
 use crate::recorder::TraceRecorder;
 use crate::recording::{Backend, RecordedMount, Target};
 use crate::stack::Unwinder;
-use crate::stack::blame::{blame, is_idle, name_builtin, waits_for_answer};
+use crate::stack::blame::{blame, name_builtin};
 use crate::stack::names::{Frame, Names, SymbolSources};
+use crate::stack::waits::{is_idle, waits_for_answer};
 use crate::syscall::{SyscallClass, call_name};
 
 /// After this many different stacks or targets, all caches are cleared, symbols included: a watch may run for days.
