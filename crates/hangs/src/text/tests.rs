@@ -1,12 +1,13 @@
 //! Tests of what people read about hangs.
 
+use super::sheet::hop_sentence;
 use super::*;
-use crate::model::{CallShare, ProgramSteps, UnseenParts};
+use crate::history::WatchCoverage;
+use crate::model::{CallShare, DiskUse, DiskUser, HangChain, HangHop, ProgramSteps, UnseenParts};
 use report::text::Charset;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Returns the lines at the top about an hour in which a recorder ran.
 /// What `write` returns with a style at two o'clock.
 fn styled<T>(write: impl FnOnce(&HangTextStyle<'_>) -> T) -> T {
     let now = Timestamp::from_second(7200).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
