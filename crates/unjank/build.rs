@@ -33,6 +33,10 @@ fn main() -> io::Result<()> {
                 println!("cargo::rustc-link-arg-bin={program}={FOLD}");
             }
         }
+        if env::var("CARGO_CFG_PANIC").is_ok_and(|panic| panic == "abort") {
+            // The program does not look up how its own stack is unwound. 140 KB.
+            println!("cargo::rustc-link-arg-bin=unjank=-Wl,--no-eh-frame-hdr");
+        }
         let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
         for program in ["unjank-index", "unjank-host"] {
             if let Some(out) = &is_static {
