@@ -6,8 +6,9 @@ use std::io::{Cursor, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use object::read::elf::ElfFile64;
-use object::{Object, ObjectSection, ReadCache};
+use object::elf::{self, FileHeader64};
+use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
+use object::{LittleEndian, Object, ObjectSection, ReadCache};
 
 use super::SymbolSources;
 use super::lines::{Elf, Lines, SECTION};
@@ -18,6 +19,12 @@ use crate::stack::space::open;
 
 /// The largest that a packed symbol table may become.
 const UNPACKED: u64 = 256 << 20;
+
+/// The largest table of symbols that is read; that of a browser's largest library has 50 MB.
+const SYMBOLS: u64 = 256 << 20;
+
+/// The longest file that is summed up, which takes most of a second. Only files of programs without a build id are.
+const SUMMED: u64 = 64 << 20;
 
 /// What the unpacker may use; that of the strongest preset.
 const MEMORY_KIB: u32 = 80 << 10;
@@ -75,12 +82,23 @@ impl Files {
     }
 }
 
-/// Reads the headers of a file whose sections are all of a size that can be read.
+/// Reads the headers of a file whose sections are all of a size that can be read, and its tables of symbols.
 fn parse<R: Read + Seek>(cache: &ReadCache<R>) -> Option<Elf<'_, R>> {
-    let elf = ElfFile64::parse(cache).ok()?;
-    let is_fair =
-        elf.sections().all(|section| section.file_range().is_none_or(|(_, len)| len <= SECTION));
-    is_fair.then_some(elf)
+    // `ElfFile64` reads the tables of symbols at once, however large they are said to be.
+    let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
+    let endian = header.endian().ok()?;
+    let is_fair = |section: &elf::SectionHeader64<LittleEndian>| {
+        let most = match section.sh_type(endian) {
+            elf::SHT_SYMTAB | elf::SHT_DYNSYM => SYMBOLS,
+            _ => SECTION,
+        };
+        section.file_range(endian).is_none_or(|(_, len)| len <= most)
+    };
+    let sections = header.section_headers(endian, cache).ok()?;
+    if !sections.iter().all(is_fair) {
+        return None;
+    }
+    ElfFile64::parse(cache).ok()
 }
 
 /// Finds the file that was mapped; another one that has its path now is not it.
@@ -143,8 +161,11 @@ fn unpacked<R: Read + Seek>(elf: &Elf<'_, R>) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// Sums a file as `.gnu_debuglink` does: the CRC-32 of Ethernet.
+/// Sums a file as `.gnu_debuglink` does: the CRC-32 of Ethernet. None of a file that is too long.
 fn checksum(mut file: File) -> Option<u32> {
+    if file.metadata().ok()?.len() > SUMMED {
+        return None;
+    }
     let mut buffer = vec![0; 1 << 16];
     let mut sum = !0_u32;
     loop {
@@ -172,5 +193,31 @@ mod tests {
         file.write_all(b"123456789").unwrap();
         file.rewind().unwrap();
         assert_eq!(checksum(file), Some(0xcbf4_3926));
+    }
+
+    #[test]
+    fn a_file_that_would_take_minutes_is_not_summed() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(200 << 30).unwrap();
+        assert_eq!(checksum(file), None);
+    }
+
+    #[test]
+    fn a_table_of_symbols_that_is_said_to_be_huge_is_not_read() {
+        // Whatever is tested has one.
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(parse(&ReadCache::new(Cursor::new(&bytes))).is_some());
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let sections = usize::try_from(word(40)).unwrap();
+        let count = usize::from(u16::from_le_bytes([bytes[60], bytes[61]]));
+        let of_symbols = |at: &usize| bytes[at + 4..at + 8] == elf::SHT_SYMTAB.0.to_le_bytes();
+        let at = (0..count).map(|index| sections + 64 * index).find(of_symbols).unwrap();
+        let len = 512_u64 << 20;
+        bytes[at + 32..at + 40].copy_from_slice(&len.to_le_bytes());
+        // The file is as long as it says, so that nothing but the size speaks against reading it.
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        file.set_len(8 << 30).unwrap();
+        assert!(parse(&ReadCache::new(file)).is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 use std::sync::Arc;
 
 use addr2line::Context;
-use gimli::{EndianArcSlice, LittleEndian};
+use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ReadCache};
 use sys::sheltered::ShelteredReader;
@@ -12,8 +12,27 @@ use sys::sheltered::ShelteredReader;
 /// The largest section that is read.
 pub(super) const SECTION: u64 = 1 << 30;
 
+/// The sections that say where functions and lines are. Where variables are, and macros, nobody asks: those are a quarter of what there
+/// is to unpack.
+const READ: [SectionId; 11] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+    SectionId::DebugTypes,
+];
+
 /// A file, its parts read when they are asked for.
 pub(super) type Elf<'data, R> = ElfFile64<'data, object::LittleEndian, &'data ReadCache<R>>;
+
+/// The most that the sections of a file have together, unpacked: of more no lines are read.
+const UNPACKED: u64 = 512 << 20;
 
 type Bytes = EndianArcSlice<LittleEndian>;
 
@@ -46,8 +65,16 @@ impl Lines {
     /// Reads the sections of DWARF; none where there are none.
     pub(super) fn of<R: Read + Seek>(elf: &Elf<'_, R>) -> Option<Lines> {
         elf.section_by_name(".debug_info")?;
-        let load = |id: gimli::SectionId| -> Result<Bytes, gimli::Error> {
-            let bytes = if is_read(id) { section(elf, id.name()) } else { Arc::from([]) };
+        let unpacked = elf.sections().filter(|section| {
+            section.name().is_ok_and(|name| READ.iter().any(|id| id.name() == name))
+        });
+        let sizes =
+            unpacked.map(|section| section.compressed_data().map(|data| data.uncompressed_size));
+        if sizes.flatten().fold(0, u64::saturating_add) > UNPACKED {
+            return None;
+        }
+        let load = |id: SectionId| -> Result<Bytes, gimli::Error> {
+            let bytes = if READ.contains(&id) { section(elf, id.name()) } else { Arc::from([]) };
             Ok(Bytes::new(bytes, LittleEndian))
         };
         let dwarf = gimli::Dwarf::load(load).ok()?;
@@ -69,25 +96,14 @@ fn look(context: &Context<Bytes>, address: u64) -> Vec<Source> {
         && let Ok(Some(frame)) = frames.next()
     {
         let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
+        // Where the functions are in another file (`-gsplit-dwarf`) the line may be that of one that is inlined.
         let line = frame
             .location
+            .filter(|_| frame.function.is_some())
             .and_then(|place| Some(SourceLine { file: place.file?.to_owned(), line: place.line? }));
         found.push(Source { name: name.map(|name| name.as_bytes().to_vec()), line });
     }
     found
-}
-
-/// Returns whether a section says where functions and lines are. Where variables are, and macros, nobody asks: those are a quarter
-/// of what there is to unpack.
-fn is_read(id: gimli::SectionId) -> bool {
-    use gimli::SectionId::{
-        DebugAbbrev, DebugAddr, DebugAranges, DebugInfo, DebugLine, DebugLineStr, DebugRanges,
-        DebugRngLists, DebugStr, DebugStrOffsets, DebugTypes,
-    };
-    let places = matches!(id, DebugAddr | DebugAranges | DebugRanges | DebugRngLists);
-    let lines = matches!(id, DebugLine | DebugLineStr);
-    let names = matches!(id, DebugStr | DebugStrOffsets);
-    places || lines || names || matches!(id, DebugAbbrev | DebugInfo | DebugTypes)
 }
 
 /// Returns the bytes of a section, unpacked; none of one that is not there or is too large.
