@@ -259,7 +259,7 @@ fn what_was_erased_before_it_was_sent_is_not_sent() {
     let place = Place::new();
     place.record_hangs(1..4);
     let everything = EraseSelection::default();
-    erase(&*store::disk::real(), &place.path("store"), &everything).unwrap();
+    erase(&*store::disk::real(), &place.path("store"), &everything, u64::MAX).unwrap();
     let (url, records) = receive(vec![Answer::Take]);
     assert!(stdout(&place.run(&["otlp", "--to", &url])).starts_with("Nothing new"));
     assert!(counts(&records).is_empty());

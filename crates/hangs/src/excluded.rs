@@ -56,22 +56,7 @@ impl PathConcealer {
         dir: &Path,
         files: Option<&RecentsFiles>,
     ) -> io::Result<PathConcealer> {
-        let path = dir.join(SALT);
-        match is_link(&*disk, &path) {
-            // Not made by us: what it points to is neither read nor written.
-            Ok(true) => disk.remove(&path)?,
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let stored = match disk.read(&path) {
-            Ok(bytes) => <[u8; 16]>::try_from(&*bytes).ok(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let salt = match stored {
-            Some(salt) => salt,
-            None => new_salt(&*disk, &path)?,
-        };
+        let salt = salt(&*disk, dir)?;
         Ok(PathConcealer { policy: files.map(RetentionPolicy::new), disk, salt })
     }
 
@@ -104,6 +89,23 @@ impl PathConcealer {
         let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("excluded:{digits}")
     }
+}
+
+/// Returns the salt of the store in `dir`, a new one if there is none.
+pub(crate) fn salt(disk: &dyn Disk, dir: &Path) -> io::Result<[u8; 16]> {
+    let path = dir.join(SALT);
+    match is_link(disk, &path) {
+        // Not made by us: what it points to is neither read nor written.
+        Ok(true) => disk.remove(&path)?,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let stored = match disk.read(&path) {
+        Ok(bytes) => <[u8; 16]>::try_from(&*bytes).ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    stored.map_or_else(|| new_salt(disk, &path), Ok)
 }
 
 fn new_salt(disk: &dyn Disk, path: &Path) -> io::Result<[u8; 16]> {

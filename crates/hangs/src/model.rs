@@ -183,10 +183,11 @@ pub struct CallObject {
 }
 
 impl CallObject {
-    /// Returns whether a wait for it is ended by the process itself, or by a timer: nobody else has one of these, or hardly ever.
+    /// Returns whether a wait for it is ended by the process itself, or by a timer: nobody else has one of these, or hardly ever. Of
+    /// what is registered in an `epoll` nothing is known.
     fn is_own(&self) -> bool {
-        self.kind == ObjectKind::Other
-            && ["[eventfd]", "[timerfd]", "[signalfd]"].contains(&&*self.name)
+        let own = ["[eventfd]", "[timerfd]", "[signalfd]", "[eventpoll]"];
+        self.kind == ObjectKind::Other && own.contains(&&*self.name)
     }
 }
 
@@ -259,6 +260,8 @@ impl CallShare {
                 HangCause::OtherProgram
             }
             (_, SyscallClass::Data, Some(ObjectKind::File)) => HangCause::FileData,
+            // A signal, or until a time that was set.
+            ("rt_sigtimedwait" | "rt_sigsuspend", ..) => HangCause::OtherCall,
             // What it works on was not read.
             ("io_uring_enter", ..) | (_, SyscallClass::Data, None) => HangCause::OtherCall,
             // Such a descriptor is mostly the process's own: a timer has ended the wait, or another thread.
@@ -354,7 +357,7 @@ impl UnseenParts {
             ),
             (
                 UnseenParts::OBJECTS,
-                "The file or peer is not known: the wait ended before it was read.",
+                "The file or peer is not known: it could not be read, or not before the wait ended.",
             ),
             (
                 UnseenParts::STEPS,
@@ -475,35 +478,42 @@ pub struct DiskUser {
     pub written_bytes: u64,
 }
 
+/// Returns the program in the name of the other end of a socket: `NAME (PROCESS) at PLACE`, where each of the two may be missing.
+fn peer_program(peer: &str) -> &str {
+    let named = peer.split(" at ").next().unwrap_or_default();
+    let without = named.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
+    let is_process = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit());
+    without.filter(|(_, number)| is_process(number)).map_or(named, |(program, _)| program)
+}
+
 /// What a program is called whose name was erased.
 pub const ERASED_PROGRAM: &str = "an erased program";
 
 impl Hang {
     /// Erases what names a program that is not the one that hung: one for which it waited, or that used disks meanwhile. Returns
     /// whether there was any.
-    pub fn erase_mentions(&mut self, meant: &str) -> bool {
+    pub(crate) fn erase_mentions(&mut self, is_meant: &dyn Fn(&str) -> bool) -> bool {
         let mut is_less = false;
         for object in self.calls.iter_mut().filter_map(|share| share.object.as_mut()) {
-            // A socket is that of a program, at a path or an address.
             let program = match object.kind {
-                ObjectKind::Socket => object.name.split(" at ").next().unwrap_or_default(),
+                ObjectKind::Socket => peer_program(&object.name),
                 ObjectKind::Child => &object.name,
                 _ => continue,
             };
-            if is_of_program(program, meant) {
+            if is_meant(program) {
                 ERASED_PROGRAM.clone_into(&mut object.name);
                 is_less = true;
             }
         }
         let hops = self.chain.iter_mut().flat_map(|chain| &mut chain.hops);
-        for hop in hops.filter(|hop| is_of_program(&hop.program, meant)) {
+        for hop in hops.filter(|hop| is_meant(&hop.program)) {
             ERASED_PROGRAM.clone_into(&mut hop.program);
             (hop.process, hop.unit, hop.function) = (0, String::new(), String::new());
             is_less = true;
         }
         if let Some(disk_use) = &mut self.disk_use {
             let before = disk_use.programs.len();
-            disk_use.programs.retain(|user| !is_of_program(&user.program, meant));
+            disk_use.programs.retain(|user| !is_meant(&user.program));
             is_less |= disk_use.programs.len() < before;
         }
         is_less
@@ -574,6 +584,11 @@ impl StepHistogram {
 /// What follows the name of a program whose process was started by another one of the same program, as those are that browsers
 /// start for themselves.
 pub const HELPER: &str = " (helper)";
+
+/// Returns the name of the program of which a process may be a helper.
+pub(crate) fn without_helper(program: &str) -> &str {
+    program.strip_suffix(HELPER).unwrap_or(program)
+}
 
 /// Returns whether a program is the one that is meant, or a helper of it.
 #[must_use]

@@ -396,5 +396,18 @@ pub fn erased_text(outcome: &EraseOutcome) -> String {
     )
 }
 
+/// Counts what stays because it cannot be read, if there is any: `1 file and 2 records`.
+#[must_use]
+pub fn kept_text(outcome: &EraseOutcome) -> Option<String> {
+    match (outcome.kept_files, outcome.kept_records) {
+        (0, 0) => None,
+        (files, 0) => Some(number(files, "file")),
+        (0, records) => Some(number(records, "record")),
+        (files, records) => {
+            Some(format!("{} and {}", number(files, "file"), number(records, "record")))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

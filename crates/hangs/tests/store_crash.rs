@@ -12,6 +12,7 @@ use unjank_hangs::model::HangRecord;
 use unjank_hangs::store::{EraseSelection, HangStore, erase, read};
 
 use crate::fuzz_hangs::hang;
+use crate::store_real::LATER_NS;
 
 fn dir() -> &'static Path {
     Path::new("/home/hangs")
@@ -57,7 +58,9 @@ fn live_until_a_failure(disk: &SimDisk, promise: &mut Promise) -> Option<()> {
     promise.asked.clone_from(&secret);
     let selection =
         EraseSelection { program: Some("secret".to_owned()), ..EraseSelection::default() };
-    erase(&*shared, dir(), &selection).ok().filter(|outcome| outcome.not_erased.is_empty())?;
+    erase(&*shared, dir(), &selection, LATER_NS)
+        .ok()
+        .filter(|outcome| outcome.not_erased.is_empty())?;
     promise.erased = secret;
     // The file was written anew, durably.
     promise.synced.clone_from(&promise.told);
@@ -117,10 +120,10 @@ fn on_a_full_disk_everything_can_be_erased_and_nothing_is_said_to_be_that_is_not
     let full = FullDisk { disk, is_full: AtomicBool::new(true), stays_full: false };
     let selection =
         EraseSelection { program: Some("secret".to_owned()), ..EraseSelection::default() };
-    let outcome = erase(&full, dir(), &selection).unwrap();
+    let outcome = erase(&full, dir(), &selection, LATER_NS).unwrap();
     assert_eq!((outcome.hangs, outcome.not_erased.len()), (0, 1));
     assert_eq!(read(&full, dir()).unwrap().hangs.len(), 2);
-    let outcome = erase(&full, dir(), &EraseSelection::default()).unwrap();
+    let outcome = erase(&full, dir(), &EraseSelection::default(), LATER_NS).unwrap();
     assert!(outcome.hangs == 2 && outcome.not_erased.is_empty(), "{outcome:?}");
     assert!(read(&full, dir()).unwrap().hangs.is_empty());
     let mut store = HangStore::open(Arc::new(full), dir(), 1 << 20).unwrap();
@@ -135,7 +138,7 @@ fn what_was_erased_is_told_also_if_there_is_no_room_for_an_empty_file_after_it()
     append(&mut store, &mut promise, "kate").unwrap();
     drop(store);
     let full = FullDisk { disk, is_full: AtomicBool::new(true), stays_full: true };
-    let outcome = erase(&full, dir(), &EraseSelection::default()).unwrap();
+    let outcome = erase(&full, dir(), &EraseSelection::default(), LATER_NS).unwrap();
     assert!(outcome.hangs == 1 && outcome.not_erased.is_empty(), "{outcome:?}");
     assert!(read(&full, dir()).unwrap().hangs.is_empty());
 }

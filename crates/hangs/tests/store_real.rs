@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use unjank_hangs::model::{
     CallObject, CallShare, DiskUse, DiskUser, Hang, HangChain, HangHop, HangRecord, ObjectKind,
-    WatchedPeriod,
+    ProgramSteps, WatchedPeriod,
 };
 use unjank_hangs::store::{
     DEFAULT_LIMIT, EraseSelection, HangStore, HangStoreError, erase, lock_recorder, note_erased,
@@ -20,6 +20,9 @@ use crate::fuzz_hangs::hang;
 fn open(dir: &Path, limit: u64) -> HangStore {
     HangStore::open(store::disk::real(), dir, limit).unwrap()
 }
+
+/// When something is erased, where all that is stored was before.
+pub(crate) const LATER_NS: u64 = u64::MAX;
 
 fn append_hang(store: &mut HangStore) -> u64 {
     let number = store.take_number();
@@ -122,7 +125,7 @@ fn erased_records_leave_no_byte_and_the_recorder_goes_on() {
     assert!(holds(root.path(), "secret-program"));
     let selection =
         EraseSelection { program: Some("secret-program".to_owned()), ..EraseSelection::default() };
-    assert_eq!(erase(&*disk, root.path(), &selection).unwrap().hangs, 1);
+    assert_eq!(erase(&*disk, root.path(), &selection, LATER_NS).unwrap().hangs, 1);
     assert!(!holds(root.path(), "secret-program"));
     assert_eq!(numbers(root.path()), [2]);
     // The recorder still has the old file open.
@@ -130,8 +133,8 @@ fn erased_records_leave_no_byte_and_the_recorder_goes_on() {
     assert_eq!(numbers(root.path()), [2, 3]);
     let from = hang(3).started_ns;
     let selection = EraseSelection { since_ns: Some(from), ..EraseSelection::default() };
-    erase(&*disk, root.path(), &selection).unwrap();
-    erase(&*disk, root.path(), &EraseSelection::default()).unwrap();
+    erase(&*disk, root.path(), &selection, LATER_NS).unwrap();
+    erase(&*disk, root.path(), &EraseSelection::default(), LATER_NS).unwrap();
     assert!(numbers(root.path()).is_empty());
     assert!(!holds(root.path(), "kate") && !holds(root.path(), "fdatasync"));
     drop(store);
@@ -169,8 +172,17 @@ fn hangs_of_others_stay_without_the_name_of_an_erased_program() {
         written_bytes: 1,
     };
     // Each alone, so that none stands for another.
-    let mut named = vec![hang(1); 5];
+    let mut named = vec![hang(1); 8];
     named[0].calls = vec![call(ObjectKind::Socket, "secret-program at /run/user/0/socket")];
+    named[5].calls = vec![call(ObjectKind::Socket, "secret-program (12197) at @socket")];
+    named[6].calls = vec![call(ObjectKind::Socket, "secret-program (12197)")];
+    // The kernel keeps 15 bytes of the name of a thread.
+    named[7].chain = Some(HangChain {
+        hops: vec![hop("kate", ""), hop("secret-program-", "")],
+        end: "timer".to_owned(),
+        end_ns: 1,
+        has_losses: false,
+    });
     named[1].calls = vec![call(ObjectKind::Child, "secret-program")];
     let hops = vec![hop("kate", ""), hop("secret-program (helper)", "secret-program.service")];
     named[2].chain =
@@ -188,12 +200,13 @@ fn hangs_of_others_stay_without_the_name_of_an_erased_program() {
     let before: Vec<Hang> = read(&*disk, root.path()).unwrap().hangs.into_values().collect();
     let selection =
         EraseSelection { program: Some("secret-program".to_owned()), ..EraseSelection::default() };
-    let outcome = erase(&*disk, root.path(), &selection).unwrap();
-    assert_eq!((outcome.hangs, outcome.mentions), (0, 4));
+    let outcome = erase(&*disk, root.path(), &selection, LATER_NS).unwrap();
+    assert_eq!((outcome.hangs, outcome.mentions), (0, 6));
     let after: Vec<Hang> = read(&*disk, root.path()).unwrap().hangs.into_values().collect();
     assert_eq!(after.len(), before.len());
     assert_eq!(after[4], before[4], "the path of a file stays");
-    for (after, before) in after[..4].iter().zip(&before) {
+    for at in [0, 1, 2, 3, 5, 6] {
+        let (after, before) = (&after[at], &before[at]);
         let text = format!("{after:?}").replace("secret-program-2", "");
         assert!(!text.contains("secret-program"), "{text}");
         assert_eq!((after.started_ns, after.length_ns), (before.started_ns, before.length_ns));
@@ -201,7 +214,100 @@ fn hangs_of_others_stay_without_the_name_of_an_erased_program() {
     assert_eq!(after[2].chain.as_ref().unwrap().hops.len(), 2);
     let left = &after[3].disk_use.as_ref().unwrap();
     assert_eq!((left.read_bytes, left.programs.len()), (9, 1));
-    assert_eq!(erase(&*disk, root.path(), &selection).unwrap().mentions, 0, "there are no more");
+    assert_eq!(
+        erase(&*disk, root.path(), &selection, LATER_NS).unwrap().mentions,
+        0,
+        "there are no more"
+    );
+    let long = EraseSelection {
+        program: Some("secret-program-2".to_owned()),
+        ..EraseSelection::default()
+    };
+    let outcome = erase(&*disk, root.path(), &long, LATER_NS).unwrap();
+    assert_eq!(outcome.mentions, 2, "its whole name, and what the kernel keeps of it");
+    assert!(!holds(root.path(), "secret-program-"));
+    // Another one may be called what the kernel keeps of the name.
+    let mut other = hang(store.take_number());
+    other.program = "secret-program-".to_owned();
+    store.append(&[HangRecord::Hang(Box::new(other))]).unwrap();
+    assert_eq!(erase(&*disk, root.path(), &long, LATER_NS).unwrap().hangs, 0);
+    assert!(holds(root.path(), "secret-program-"));
+}
+
+#[test]
+fn a_recorder_that_runs_stores_nothing_that_was_erased_while_it_had_it_in_its_memory() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    let _recorder = lock_recorder(&*disk, root.path()).unwrap();
+    let steps = |program: &str| ProgramSteps {
+        program: program.to_owned(),
+        watched_ns: 5,
+        ..ProgramSteps::default()
+    };
+    let mut of = |program: &str, started_ns| {
+        let mut hang = hang(store.take_number());
+        (hang.program, hang.started_ns) = (program.to_owned(), started_ns);
+        HangRecord::Hang(Box::new(hang))
+    };
+    let begun = [
+        of("secret-program", 1000),
+        of("secret-program (helper)", 1000),
+        of("kate", 1000),
+        HangRecord::Watched(WatchedPeriod {
+            from_ns: 900,
+            to_ns: 2000,
+            programs: vec![steps("secret-program"), steps("kate")],
+            ..WatchedPeriod::default()
+        }),
+    ];
+    let later = of("secret-program", 1600);
+    let selection =
+        EraseSelection { program: Some("secret-program".to_owned()), ..EraseSelection::default() };
+    erase(&*disk, root.path(), &selection, 1500).unwrap();
+    assert!(
+        !holds(root.path(), "secret-program"),
+        "not where it is noted that it was erased, either"
+    );
+    store.append(&begun).unwrap();
+    assert!(!holds(root.path(), "secret-program"));
+    assert_eq!(numbers(root.path()), [3], "of another program");
+    let stored = read(&*disk, root.path()).unwrap();
+    assert_eq!(stored.periods.len(), 1);
+    assert_eq!(stored.periods[0].programs, [steps("kate")]);
+    store.append(&[later]).unwrap();
+    assert_eq!(numbers(root.path()), [3, 4], "what began later was not meant");
+    // A span of time, of all programs.
+    let selection = EraseSelection { until_ns: Some(1100), ..EraseSelection::default() };
+    erase(&*disk, root.path(), &selection, 3000).unwrap();
+    store.append(&begun).unwrap();
+    assert_eq!(numbers(root.path()), [4]);
+    // Whoever begins has nothing in its memory.
+    drop(store);
+    assert!(root.path().join("forgotten").exists());
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    assert!(!root.path().join("forgotten").exists());
+    store.append(&begun[2..3]).unwrap();
+    assert_eq!(numbers(root.path()), [3, 4]);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_told_when_not_everything_is_erased() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    append_hang(&mut open(root.path(), DEFAULT_LIMIT));
+    let (mut journal, _) = store::journal::Journal::open(&*disk, &files(root.path())[0]).unwrap();
+    journal.append_cached(&[b"a record of a later version"]).unwrap();
+    drop(journal);
+    let selection =
+        EraseSelection { program: Some("kate".to_owned()), ..EraseSelection::default() };
+    assert_eq!(erase(&*disk, root.path(), &selection, LATER_NS).unwrap().kept_records, 1);
+    assert!(holds(root.path(), "a later version"));
+    assert_eq!(
+        erase(&*disk, root.path(), &EraseSelection::default(), LATER_NS).unwrap().kept_records,
+        0
+    );
+    assert!(!holds(root.path(), "a later version"));
 }
 
 #[test]
@@ -259,7 +365,7 @@ fn a_symlink_named_as_a_store_file_is_removed_and_its_target_stays() {
                 assert!(numbers(&dir).is_empty(), "{name}");
                 let program = (!everything).then(|| "kate".to_owned());
                 let selection = EraseSelection { program, ..EraseSelection::default() };
-                erase(&*disk, &dir, &selection).unwrap();
+                erase(&*disk, &dir, &selection, LATER_NS).unwrap();
                 let is_kept = !everything && !name.ends_with("erased");
                 let is_there = fs::symlink_metadata(dir.join(name)).is_ok();
                 assert_eq!(is_there, is_kept, "{name} to {target:?}");
@@ -299,7 +405,7 @@ fn a_file_that_cannot_be_opened_costs_only_itself() {
     assert!(next > 50_000, "{next}");
     assert_eq!(numbers(root.path()), [1, next]);
     // What can be erased is erased, and what cannot is named.
-    let outcome = erase(&*disk, root.path(), &EraseSelection::default()).unwrap();
+    let outcome = erase(&*disk, root.path(), &EraseSelection::default(), LATER_NS).unwrap();
     assert_eq!((outcome.hangs, outcome.not_erased.len()), (2, 1));
     assert!(outcome.not_erased[0].to_string().contains("00000002.hangs"));
     assert!(numbers(root.path()).is_empty() && second.exists());

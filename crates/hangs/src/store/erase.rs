@@ -7,63 +7,14 @@ use store::disk::Disk;
 use store::journal::{Journal, JournalError};
 use store::publish::{PublishError, is_link, publish, wipe};
 
+use super::forgotten;
+use super::selection::EraseSelection;
 use super::{
-    ENDING, ERASED, ERASED_BEFORE, HangStoreError, io_cause, lock_writer, open_segment, segments,
+    ENDING, ERASED, ERASED_BEFORE, HangStoreError, io_cause, lock_writer, open_segment,
+    running_recorder, segments,
 };
 use crate::codec;
-use crate::model::{HangRecord, WatchedPeriod, is_of_program};
-
-/// Which records are erased.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct EraseSelection {
-    /// Only what ended after this moment, in nanoseconds since 1970.
-    pub since_ns: Option<u64>,
-    /// Only what began before this moment.
-    pub until_ns: Option<u64>,
-    /// Only what is about this program; hangs of others stay without its name.
-    pub program: Option<String>,
-}
-
-impl EraseSelection {
-    /// Returns whether everything is meant.
-    #[must_use]
-    pub fn is_everything(&self) -> bool {
-        *self == EraseSelection::default()
-    }
-
-    fn meets(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.since_ns.is_none_or(|since| to_ns >= since)
-            && self.until_ns.is_none_or(|until| from_ns <= until)
-    }
-
-    /// Returns what is left of a record, and whether that is less than it was.
-    fn rest(&self, record: HangRecord) -> (Option<HangRecord>, bool) {
-        match record {
-            HangRecord::Hang(mut hang) => {
-                if !self.meets(hang.started_ns, hang.ended_ns()) {
-                    return (Some(HangRecord::Hang(hang)), false);
-                }
-                let others =
-                    self.program.as_ref().filter(|meant| !is_of_program(&hang.program, meant));
-                let Some(meant) = others else { return (None, true) };
-                let is_less = hang.erase_mentions(meant);
-                (Some(HangRecord::Hang(hang)), is_less)
-            }
-            HangRecord::Watched(period) => {
-                if !self.meets(period.from_ns, period.to_ns) {
-                    return (Some(HangRecord::Watched(period)), false);
-                }
-                let Some(meant) = &self.program else { return (None, true) };
-                let before = period.programs.len();
-                let programs = period.programs.into_iter();
-                let others = programs.filter(|steps| !is_of_program(&steps.program, meant));
-                let period = WatchedPeriod { programs: others.collect(), ..period };
-                let is_less = period.programs.len() < before;
-                (Some(HangRecord::Watched(period)), is_less)
-            }
-        }
-    }
-}
+use crate::model::HangRecord;
 
 /// What was erased.
 #[derive(Debug, Default)]
@@ -78,11 +29,14 @@ pub struct EraseOutcome {
     pub unreadable_files: u64,
     /// Files that cannot be read and stay, because not everything was meant.
     pub kept_files: u64,
+    /// Records that cannot be read and stay, because not everything was meant.
+    pub kept_records: u64,
     /// Why a file still has what was to be erased, for each such file.
     pub not_erased: Vec<HangStoreError>,
 }
 
-/// Erases records from the store in `dir`. A recorder that runs goes on. A file that cannot be erased keeps no other from it.
+/// Erases records from the store in `dir`, and has a recorder that runs leave out what it has of them in its memory; it goes on.
+/// `now_ns` is in nanoseconds since 1970. A file that cannot be erased keeps no other from it.
 ///
 /// # Errors
 ///
@@ -91,6 +45,7 @@ pub fn erase(
     disk: &dyn Disk,
     dir: &Path,
     selection: &EraseSelection,
+    now_ns: u64,
 ) -> Result<EraseOutcome, HangStoreError> {
     let mut outcome = EraseOutcome::default();
     let _turn = match lock_writer(disk, dir) {
@@ -103,6 +58,11 @@ pub fn erase(
         turn => turn?,
     };
     outcome.not_erased = finish(disk, dir)?;
+    if running_recorder(disk, dir).is_some() {
+        // It has in its memory what it stores later.
+        let noted = forgotten::note(disk, dir, selection, now_ns);
+        outcome.not_erased.extend(noted.map_err(|source| not_erased(dir, source)).err());
+    }
     for (_, path) in segments(disk, dir).map_err(HangStoreError::unusable(dir))? {
         let done = erase_from(disk, &path, selection, &mut outcome);
         outcome.not_erased.extend(done.err());
@@ -175,7 +135,10 @@ fn erase_from(
             }
             // Nobody knows what it is about.
             Err(_) if selection.is_everything() => is_changed = true,
-            Err(_) => kept.push(bytes),
+            Err(_) => {
+                outcome.kept_records += 1;
+                kept.push(bytes);
+            }
         }
     }
     // What was appended before the file was reset, and bytes that no record claims, go with everything.

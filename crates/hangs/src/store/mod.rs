@@ -4,7 +4,9 @@
 //! [`HangStore::sync`]. Reading needs no lock, and salvages what is intact of a damaged file.
 
 mod erase;
+mod forgotten;
 mod read;
+mod selection;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,8 +20,11 @@ use store::publish::{PublishError, is_link, make_directory};
 use crate::codec;
 use crate::model::HangRecord;
 
-pub use erase::{EraseOutcome, EraseSelection, erase, note_erased};
+pub use erase::{EraseOutcome, erase, note_erased};
 pub use read::{StoredHistory, read};
+pub use selection::EraseSelection;
+
+use forgotten::ForgottenRecords;
 
 /// How many bytes the records of a user may take.
 pub const DEFAULT_LIMIT: u64 = 64 << 20;
@@ -185,6 +190,7 @@ pub struct HangStore {
     current: Option<(u64, Journal)>,
     /// The number of the next hang.
     next_hang: u64,
+    forgotten: ForgottenRecords,
 }
 
 impl HangStore {
@@ -196,10 +202,13 @@ impl HangStore {
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, limit: u64) -> Result<HangStore, HangStoreError> {
         make_directory(&*disk, dir).map_err(HangStoreError::unusable(dir))?;
         let limit = limit.max(4 * SMALLEST_SEGMENT);
-        let mut store = HangStore { disk, dir: dir.to_owned(), limit, current: None, next_hang: 1 };
+        let forgotten = ForgottenRecords::default();
+        let mut store =
+            HangStore { disk, dir: dir.to_owned(), limit, current: None, next_hang: 1, forgotten };
         let _turn = lock_writer(&*store.disk, dir)?;
         // What cannot be erased now is named by the next `erase`, and keeps nobody from recording.
         erase::finish(&*store.disk, dir)?;
+        forgotten::clear(&*store.disk, dir).map_err(HangStoreError::unusable(dir))?;
         store.open_newest()?;
         Ok(store)
     }
@@ -211,7 +220,8 @@ impl HangStore {
         number
     }
 
-    /// Appends records, all or none of them. On `Ok` they survive the end of this process.
+    /// Appends records, all or none of them, without what somebody has had erased since it was seen. On `Ok` they survive the end of
+    /// this process.
     ///
     /// # Errors
     ///
@@ -229,7 +239,14 @@ impl HangStore {
             self.current = None;
             self.open_newest()?;
         }
-        let encoded: Vec<Vec<u8>> = records.iter().map(codec::encode).collect();
+        self.forgotten
+            .refresh(&*self.disk, &self.dir)
+            .map_err(HangStoreError::unusable(&self.dir))?;
+        let left = records.iter().filter_map(|record| self.forgotten.rest(record));
+        let encoded: Vec<Vec<u8>> = left.map(|record| codec::encode(&record)).collect();
+        if encoded.is_empty() {
+            return Ok(());
+        }
         let slices: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
         let full = self.segment_len();
         let Some((number, journal)) = &mut self.current else { return Ok(()) };

@@ -13,9 +13,10 @@ use ::hangs::history::{HangGrouping, HangHistory, TimeSpan, group};
 use ::hangs::json::{HangComparisonDocument, HangDocument, HangListDocument, HangTopDocument};
 use ::hangs::recorder::{RecorderError, RecorderOptions, SourceChange, ThreadSource, record};
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
-use ::hangs::text::{HangTextStyle, erased_text, number, recorder_hint};
+use ::hangs::text::{HangTextStyle, erased_text, kept_text, number, recorder_hint};
 use ::hangs::watch::HangWatcher;
 use ::setup::SetupPart;
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use recents::RecentsFiles;
@@ -80,7 +81,7 @@ enum Command {
         #[arg(value_name = "MOMENT")]
         at: String,
         /// Only hangs of this program.
-        #[arg(long)]
+        #[arg(long, value_name = "NAME", value_parser = program_name())]
         program: Option<String>,
         /// Print JSON.
         #[arg(long)]
@@ -130,8 +131,17 @@ struct Selection {
     #[arg(long, conflicts_with_all = ["since", "until"])]
     all: bool,
     /// Only hangs of this program.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = program_name())]
     program: Option<String>,
+}
+
+/// Reads the name of a program as it is stored: what is no text in it has a character that stands for it.
+fn program_name() -> impl TypedValueParser<Value = String> {
+    clap::builder::OsStringValueParser::new().try_map(|name| {
+        Some(name.to_string_lossy().into_owned())
+            .filter(|name| !name.is_empty())
+            .ok_or("it is empty")
+    })
 }
 
 #[derive(Debug, Args)]
@@ -153,6 +163,12 @@ fn parsed(text: &str, now: &Zoned) -> Result<u64, Error> {
     })?;
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Returns how a moment was said that was read.
+fn said(text: &Option<String>, at_ns: Option<u64>, now: &Zoned) -> Option<String> {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(at_ns?);
+    Some(report::moment::name(text.as_deref()?, time, now))
 }
 
 /// Returns the nanoseconds since 1970.
@@ -179,11 +195,8 @@ impl Selection {
     /// Returns the span, today if nothing is said, and what it is called.
     fn span(&self, now: &Zoned) -> Result<(TimeSpan, String), Error> {
         let (since, until) = self.bounds(now)?;
-        let said = |text: &Option<String>, at_ns: Option<u64>| {
-            let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(at_ns?);
-            Some(report::moment::name(text.as_deref()?, time, now))
-        };
-        let (from_ns, name) = match (said(&self.since, since), said(&self.until, until)) {
+        let said = (said(&self.since, since, now), said(&self.until, until, now));
+        let (from_ns, name) = match said {
             _ if self.all => (0, "in all that is recorded".to_owned()),
             (None, None) => (parsed("today", now)?, "today".to_owned()),
             (Some(since), None) => (0, format!("since {since}")),
@@ -413,26 +426,33 @@ fn timeline(
 
 fn forget(session: &Session, which: &Selection) -> Result<Verdict, Error> {
     let (since_ns, until_ns) = which.bounds(&session.now)?;
-    let program = which.program.clone();
-    if since_ns.is_none() && until_ns.is_none() && program.is_none() && !which.all {
+    for (text, at_ns) in [(&which.since, since_ns), (&which.until, until_ns)] {
+        let said = said(text, at_ns, &session.now);
+        if said.as_deref() != text.as_deref().map(str::trim) {
+            // What is erased does not come back.
+            return Err(Error::new(FailureCategory::User, "erase by the moment that is given")
+                .because(std::io::Error::other("it is still to come today"))
+                .hint("yesterday's is written with its date: 2026-11-21T10:30"));
+        }
+    }
+    if since_ns.is_none() && until_ns.is_none() && which.program.is_none() && !which.all {
         return Err(Error::new(FailureCategory::User, "forget nothing in particular")
             .hint("unjank hangs forget --all, or --since, --until, --program"));
     }
-    let selection = EraseSelection { since_ns, until_ns, program };
-    let outcome = hang_store::erase(&*session.disk, &session.dir, &selection);
+    let selection = EraseSelection { since_ns, until_ns, program: which.program.clone() };
+    let now_ns = nanoseconds(&session.now);
+    let outcome = hang_store::erase(&*session.disk, &session.dir, &selection, now_ns);
     let outcome = outcome.map_err(failed("erase hangs"))?;
-    let mut out = screen::stdout();
-    let is_whole = outcome.not_erased.is_empty() && outcome.kept_files == 0;
+    let kept = kept_text(&outcome);
+    let is_whole = outcome.not_erased.is_empty() && kept.is_none();
     let is_any = outcome.hangs > 0 || outcome.periods > 0 || outcome.unreadable_files > 0;
     if selection.is_everything() && is_any {
         // Of what could not be erased the list tells all the same. Without the note it says that records may have been erased, which is true,
         // too.
-        let _ = hang_store::note_erased(&*session.disk, &session.dir, nanoseconds(&session.now));
+        let _ = hang_store::note_erased(&*session.disk, &session.dir, now_ns);
     }
-    out.write_all(erased_text(&outcome).as_bytes())?;
-    out.flush()?;
-    if outcome.kept_files > 0 {
-        let kept = number(outcome.kept_files, "file");
+    print(&erased_text(&outcome))?;
+    if let Some(kept) = kept {
         let what = format!("erase what is in {kept} in {}: not readable", session.dir.display());
         Error::new(FailureCategory::Config, what)
             .hint("unjank hangs forget --all removes what is there")
@@ -464,6 +484,9 @@ fn run_recorder(session: &Session, named: Vec<String>, limit: u64) -> Result<Ver
         sources: super::trace::sources(),
     };
     let clock = SystemClock::start();
+    if let holder @ Some(_) = hang_store::running_recorder(&*session.disk, &session.dir) {
+        return Err(failed("record hangs")(HangStoreError::RecorderRuns { holder }));
+    }
     sayln!(screen::stderr(), "recording hangs into {}", session.dir.display())?;
     let source = ThreadSource::find(super::trace::recorder(), say_source);
     let done = record(&options, source, &session.disk, &clock, &stop, &mut |_| {});
@@ -509,6 +532,36 @@ mod tests {
         assert_eq!(called(Some("14:00"), None), "since 14:00 yesterday");
         assert_eq!(called(Some("12:00"), Some("13:00")), "from 12:00 to 13:00");
         assert_eq!(called(None, Some("2026-11-20")), "until 2026-11-20");
+    }
+
+    #[test]
+    fn nothing_is_erased_by_a_time_of_day_that_is_still_to_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let now: Zoned = "2026-11-21T13:30:00+00:00[UTC]".parse().unwrap();
+        let (disk, dir) = (store::disk::real(), dir.path().join("none"));
+        let session = Session { disk, dir, now, home: None };
+        let erase = |since: Option<&str>, until: Option<&str>| {
+            let (since, until) = (since.map(str::to_owned), until.map(str::to_owned));
+            forget(&session, &Selection { since, until, all: false, program: None })
+        };
+        for (since, until) in [(None, Some("13:31")), (Some("23:00"), None)] {
+            let error = erase(since, until).unwrap_err();
+            assert!(error.to_string().contains("erase by the moment"), "{error}");
+        }
+        assert!(erase(Some("13:00"), None).is_ok());
+        assert!(erase(Some("2026-11-20T23:00"), Some("13:00")).is_ok());
+    }
+
+    #[test]
+    fn the_name_of_a_program_need_not_be_text() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let parse = |name: &[u8]| {
+            let command = clap::Command::new("test");
+            program_name().parse_ref(&command, None, OsStr::from_bytes(name))
+        };
+        assert_eq!(parse(b"caf\xe9").unwrap(), "caf\u{fffd}");
+        assert!(parse(b"").is_err());
     }
 
     #[test]
