@@ -40,6 +40,8 @@ pub struct WatchCoverage {
     /// Times of the span, up to now, in which no recorder looked, the longest first. Before the first period it is a gap only if
     /// the span has a beginning.
     pub gaps: Vec<TimeSpan>,
+    /// How much at the end of the span is too near to now to be a gap, in nanoseconds: a recorder that runs stores it later.
+    pub latest_ns: u64,
     /// Everything before this moment was erased, if it lies behind the beginning of the span, in nanoseconds since 1970.
     pub erased_before_ns: Option<u64>,
     /// The interval of looks, in nanoseconds; 0 where the kernel reports each step.
@@ -164,10 +166,13 @@ impl WatchCoverage {
         let until = span.to_ns.min(now_ns);
         // The period that goes on is not stored yet.
         let slack = if now_ns.saturating_sub(until) > RECENT_NS { CLOSE_NS } else { RECENT_NS };
-        if let Some(end) = end.filter(|_| !spans.is_empty())
-            && until.saturating_sub(end) > slack
-        {
-            coverage.gaps.push(TimeSpan { from_ns: end, to_ns: until });
+        if let Some(end) = end.filter(|_| !spans.is_empty()) {
+            match until.saturating_sub(end) {
+                length if length > slack => {
+                    coverage.gaps.push(TimeSpan { from_ns: end, to_ns: until });
+                }
+                length => coverage.latest_ns = length,
+            }
         }
         coverage.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length_ns()));
         coverage

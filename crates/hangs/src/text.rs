@@ -16,7 +16,7 @@ use report::text::spelled;
 
 use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, group};
-use crate::model::{CallObject, Hang, HangCause, ObjectKind};
+use crate::model::{CallObject, Hang, HangCause, HangHop, ObjectKind};
 use crate::remedy::{HangRemedy, remedy};
 use crate::store::{EraseOutcome, StoredHistory};
 
@@ -39,9 +39,13 @@ fn time(nanoseconds: u64) -> String {
 
 /// Writes a length that a person measures in minutes and hours.
 fn long_time(nanoseconds: u64) -> String {
-    let minutes = nanoseconds / 60_000_000_000;
+    let seconds = nanoseconds / 1_000_000_000;
+    let minutes = seconds / 60;
     match (minutes / 60, minutes % 60) {
         (0, 0) => time(nanoseconds),
+        (0, minutes @ 1..10) if !seconds.is_multiple_of(60) => {
+            format!("{minutes} min {} s", seconds % 60)
+        }
         (0, minutes) => format!("{minutes} min"),
         (hours, 0) => format!("{hours} h"),
         (hours, minutes) => format!("{hours} h {minutes} min"),
@@ -105,8 +109,21 @@ impl HangTextStyle<'_> {
         let share = hang.longest_call().filter(|_| is_call);
         let Some(share) = share else { return words.to_owned() };
         let call = self.others(&share.call);
+        // A bus passes on what others say.
+        let is_peer = |hop: &&HangHop| {
+            let is_bus = ["dbus-daemon", "dbus-broker"].contains(&&*hop.program);
+            hop.process != 0 && hop.process != hang.process && !is_bus
+        };
+        let peer = hang.chain.iter().flat_map(|chain| &chain.hops).find(is_peer);
         match &share.object {
-            None if share.is_page_fault() => words.to_owned(),
+            // It may be in memory, and wait for something else.
+            None if share.is_page_fault() => "waiting in a page fault".to_owned(),
+            None | Some(CallObject { kind: ObjectKind::Other, .. })
+                if hang.cause == HangCause::OtherProgram && peer.is_some() =>
+            {
+                let peer = peer.map_or_else(String::new, |hop| self.others(&hop.program));
+                format!("waiting for {peer} ({call})")
+            }
             Some(CallObject { kind: ObjectKind::Other, name, .. }) if share.is_page_fault() => {
                 format!("waiting for memory from {}", self.others(name))
             }

@@ -178,6 +178,7 @@ pub(super) mod tests {
             ("io_uring read_fixed", Some(ObjectKind::File), HangCause::FileData),
             ("io_uring fsync", Some(ObjectKind::File), HangCause::Sync),
             ("io_uring recv", Some(ObjectKind::Socket), HangCause::OtherProgram),
+            ("rt_sigtimedwait", None, HangCause::OtherCall),
             // A ring is no program, and what it was asked for is not known.
             ("io_uring_enter", Some(ObjectKind::Other), HangCause::OtherCall),
         ] {
@@ -186,6 +187,8 @@ pub(super) mod tests {
         for (name, cause) in [
             ("[eventfd]", HangCause::OtherCall),
             ("[timerfd]", HangCause::OtherCall),
+            // What is registered in it is not known.
+            ("[eventpoll]", HangCause::OtherCall),
             ("2 descriptors", HangCause::OtherProgram),
             ("named pipe /x", HangCause::OtherProgram),
         ] {

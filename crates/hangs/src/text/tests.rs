@@ -246,6 +246,61 @@ fn an_hour(watched_s: u64) -> HangHistory {
 }
 
 #[test]
+fn the_end_of_a_span_that_is_not_counted_yet_is_told_where_it_is_much_of_it() {
+    let lines = |watched_s: u64, latest_s: u64| {
+        let coverage = WatchCoverage {
+            recorder_ns: watched_s * SECOND,
+            watched_ns: watched_s * SECOND,
+            latest_ns: latest_s * SECOND,
+            ..WatchCoverage::default()
+        };
+        let history = HangHistory { coverage, ..HangHistory::default() };
+        styled(|style| style.verdict(&history, TimeSpan::ALL, "today"))
+    };
+    assert_eq!(
+        lines(11, 49),
+        [
+            "No hang of 100 ms or more today in 11.0 s of watching.",
+            "Not counted yet: the last 49.0 s. A recorder stores each minute what it has watched.",
+        ]
+    );
+    assert_eq!(lines(228, 4), ["No hang of 100 ms or more today in 3 min 48 s of watching."]);
+    assert_eq!(lines(3600, 60), ["No hang of 100 ms or more today in 1 h of watching."]);
+}
+
+#[test]
+fn who_is_waited_for_is_named_by_whom_a_chain_leads_to() {
+    let hop = |program: &str, process| HangHop {
+        program: program.to_owned(),
+        process,
+        unit: String::new(),
+        call: String::new(),
+        function: String::new(),
+        waited_ns: 1,
+    };
+    let object = CallObject {
+        kind: ObjectKind::Other,
+        name: "[eventfd]".to_owned(),
+        file_system: String::new(),
+        device: String::new(),
+    };
+    let share = CallShare { call: "poll".to_owned(), blocked_ns: 1, seen: 1, object: Some(object) };
+    let mut hang = hostile(HangCause::OtherProgram, ObjectKind::Other);
+    hang.process = 7;
+    (hang.calls, hang.frames, hang.blamed) = (vec![share], Vec::new(), None);
+    hang.chain = None;
+    let reason = |hang: &Hang| styled(|style| style.reason(hang));
+    assert_eq!(reason(&hang), "waiting for another program: poll of [eventfd]");
+    let hops = vec![hop("app", 7), hop("gdbus", 7), hop("dbus-daemon", 8), hop("svc.py", 9)];
+    hang.chain = Some(HangChain { hops, end: String::new(), end_ns: 1, has_losses: false });
+    assert_eq!(reason(&hang), "waiting for svc.py (poll)");
+    hang.calls[0].object = None;
+    hang.calls[0].call = CallShare::PAGE_FAULT.to_owned();
+    hang.cause = HangCause::PageFault;
+    assert_eq!(reason(&hang), "waiting in a page fault", "no disk was seen");
+}
+
+#[test]
 fn a_verdict_without_a_hang_says_what_was_not_seen() {
     assert_eq!(verdict(&an_hour(600))[0], "No hang of 100 ms or more today in 10 min of watching.");
     let mut crowd = an_hour(600);

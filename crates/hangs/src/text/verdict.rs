@@ -3,10 +3,12 @@
 use report::paragraph::counted;
 
 use super::{HangTextStyle, long_time, time};
-use crate::history::{HangHistory, TimeSpan, WatchCoverage};
+use crate::history::{CLOSE_NS, HangHistory, TimeSpan, WatchCoverage};
 
 /// That a program was not watched for so long after its start is told, in nanoseconds.
 const LATE_NS: u64 = 3_000_000_000;
+/// Where the end of a span that is not counted yet is longer than this part of what was watched, it is told.
+const NOT_COUNTED: u64 = 10;
 /// The most gaps that are named.
 const GAPS: usize = 3;
 
@@ -96,6 +98,13 @@ impl HangTextStyle<'_> {
         }
         if gaps.len() > GAPS {
             lines.push(format!("Not watched: {} more gaps.", gaps.len() - GAPS));
+        }
+        let latest_ns = history.coverage.latest_ns;
+        if latest_ns.saturating_mul(NOT_COUNTED) > watched_ns && latest_ns >= CLOSE_NS {
+            lines.push(format!(
+                "Not counted yet: the last {}. A recorder stores each minute what it has watched.",
+                time(latest_ns)
+            ));
         }
         let stalled_ns = history.coverage.stalled_ns;
         if stalled_ns > 0 {
