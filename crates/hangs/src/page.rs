@@ -1,6 +1,6 @@
 //! A page of a span of time, mostly a day: a lane for each program, and the sheet of each hang.
 
-use report::chart::timeline::{Bar, Lane, Shape, render};
+use report::chart::timeline::{Bar, Lane, Shape, TimeAxis, render};
 use report::escape::escape;
 use report::figure::duration;
 use report::page::Page;
@@ -8,11 +8,11 @@ use report::paint::Paint;
 use report::paragraph::counted;
 use report::provenance::Provenance;
 use report::text::Charset;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{HangHistory, TimeSpan};
-use crate::model::{FRAME_NS, Hang, HangCause};
+use crate::model::{Hang, HangCause};
 use crate::text::HangTextStyle;
 
 /// The most programs with a lane of their own; those with the most time come first.
@@ -39,11 +39,15 @@ pub fn render_page(
         page.style(STYLE);
         let (first, last) = shown_span(history, hangs, span);
         let caption = format!(
-            "From {} to {}: a lane for each of the programs with the most of it, {LANES} at most, a bar for each hang; the name of a bar says which. Short ones are drawn wider than they were.",
+            "From {} to {}: a lane for each of the programs with the most of it, {LANES} at most, a bar for each hang; the name of a bar says which. Short ones are drawn wider than they were. Its line says nothing of when a program ran. With scripts, a part of the picture that is drawn over is shown alone (keys: + - 0 and arrows), and a bar opens its sheet.",
             style.moment(first),
             style.moment(last)
         );
+        page.markup(&tools(hangs));
+        page.markup(&legend(hangs));
         page.figure(&chart(hangs, first, last, &style), &caption);
+        page.tail(&data(hangs, first, last, &style));
+        page.tail(&format!("<script>\n{SCRIPT}</script>\n"));
     }
     for line in verdict.iter().skip(1) {
         page.paragraph(&escape(line));
@@ -73,10 +77,60 @@ const STYLE: &str = "\
 main{max-width:940px}
 details pre{overflow-x:auto;font-size:13px}summary{cursor:pointer;overflow-wrap:anywhere}
 .k-sync{--kind:#d55e00}.k-names{--kind:var(--ours)}.k-data{--kind:#009e73}.k-wait{--kind:#e69f00}
-.k-network{--kind:#cc79a7}.k-process,.k-other{--kind:var(--aside)}
+.k-network{--kind:#cc79a7}.k-process{--kind:var(--aside)}.k-other{--kind:var(--ink)}
+.swatch{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:var(--kind);print-color-adjust:exact}
+.legend{display:flex;flex-wrap:wrap;gap:4px 18px;margin:0 0 6px;padding:0;list-style:none;color:var(--soft);font-size:13px}.legend li{margin:0}
 svg .frames{stroke:var(--rule);stroke-width:.7;fill:none}svg .life{stroke:var(--rule);stroke-width:2;fill:none}
 svg .lane{font-size:12.5px}svg .bar{fill:var(--kind);stroke:var(--kind);stroke-width:.6}
+svg .bar[tabindex]{cursor:pointer}svg .bar:focus-visible{outline:none;stroke:var(--ink);stroke-width:2}
+svg .selection{fill:var(--ours);opacity:.2}.faded{opacity:.12}
+figure svg{touch-action:pan-y;user-select:none}
+.tools{display:flex;flex-wrap:wrap;gap:10px;align-items:center;margin:0 0 8px}
+.tools[hidden]{display:none}
+.tools input,.tools select,.tools button{font:inherit;padding:5px 9px;color:var(--ink);background:var(--field);border:1px solid var(--aside);border-radius:6px}
+.tools input{flex:1 1 12em;max-width:22em}.tools button{cursor:pointer}.tools button:disabled{opacity:.5;cursor:default}
+.tools output{color:var(--soft);font-size:13px}
+@media print{.tools{display:none}}
 ";
+
+/// Zooms, filters, and opens sheets; without it the page says the same.
+const SCRIPT: &str = include_str!("page/timeline.js");
+
+/// What only the script makes do anything.
+fn tools(hangs: &[Hang]) -> String {
+    let causes: BTreeSet<HangCause> = hangs.iter().map(|hang| hang.cause).collect();
+    let options: String = causes
+        .iter()
+        .map(|cause| format!("<option value=\"{}\">{}</option>", cause.word(), cause.words()))
+        .collect();
+    format!(
+        "<div class=\"tools\" id=\"tools\" hidden><input type=\"search\" placeholder=\"Filter: a program, a file, a function\" aria-label=\"Filter hangs (key: /)\"><select aria-label=\"Cause\"><option value=\"\">every cause</option>{options}</select><button type=\"button\" data-zoom=\"in\">Zoom in</button><button type=\"button\" data-zoom=\"out\">Zoom out</button><button type=\"button\" data-zoom=\"all\">All of it</button><output aria-live=\"polite\"></output></div>\n"
+    )
+}
+
+/// What the script needs: of each hang when it began after the beginning of the picture, how long it was, in milliseconds, and why. It has
+/// no text of others.
+fn data(hangs: &[Hang], first: u64, last: u64, style: &HangTextStyle<'_>) -> String {
+    let ms = |ns: u64| ns / 1_000_000;
+    let each: Vec<String> = hangs
+        .iter()
+        .map(|hang| {
+            let at = ms(hang.started_ns.saturating_sub(first));
+            format!(
+                "\"{}\":[{at},{},\"{}\"]",
+                hang.number,
+                ms(hang.length_ns).max(1),
+                hang.cause.word()
+            )
+        })
+        .collect();
+    format!(
+        "<script type=\"application/json\" id=\"unjank-hangs\">{{\"local_ms\":{},\"length_ms\":{},\"hangs\":{{{}}}}}</script>\n",
+        ms(style.wall_clock_ns(first)),
+        ms(last - first).max(1),
+        each.join(",")
+    )
+}
 
 /// Returns the span of the picture: the chosen one where it has bounds, without the time at its ends that was not watched, else that of
 /// the hangs.
@@ -136,7 +190,27 @@ fn chart(hangs: &[Hang], first: u64, last: u64, style: &HangTextStyle<'_>) -> St
         duration(Duration::from_nanos(length)),
         counted(lanes.iter().map(|lane| lane.bars.len()).sum(), "hang")
     );
-    render("Hangs by program", &described, &lanes, length, FRAME_NS)
+    let axis = TimeAxis::Clock { begin_ns: style.wall_clock_ns(first) };
+    render("Hangs by program", &described, &lanes, length, axis)
+}
+
+/// Says what the colours are, of the causes that occur.
+fn legend(hangs: &[Hang]) -> String {
+    let mut items = String::new();
+    for (colour, text) in [
+        ("k-sync", "storing data"),
+        ("k-data", "files and pages"),
+        ("k-names", "looking up files"),
+        ("k-network", "other programs"),
+        ("k-wait", "locks, sleeps, children, stops"),
+        ("k-process", "computing, or waiting for a processor"),
+        ("k-other", "other calls, or not known"),
+    ] {
+        if hangs.iter().any(|hang| class(hang.cause) == colour) {
+            items.push_str(&format!("<li><span class=\"swatch {colour}\"></span>{text}</li>"));
+        }
+    }
+    format!("<ul class=\"legend\">{items}</ul>\n")
 }
 
 /// Returns the class of the page that colours a cause.

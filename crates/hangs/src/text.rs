@@ -78,6 +78,13 @@ impl HangTextStyle<'_> {
         Timestamp::try_from(at).unwrap_or_default().to_zoned(self.now.time_zone().clone())
     }
 
+    /// Returns what clocks where the user is show at a moment, in nanoseconds since 1970 as they count it.
+    #[must_use]
+    pub fn wall_clock_ns(&self, at_ns: u64) -> u64 {
+        let offset_ns = i64::from(self.local(at_ns).offset().seconds()) * 1_000_000_000;
+        at_ns.saturating_add_signed(offset_ns)
+    }
+
     /// Writes a moment: the time of today, else with the date.
     #[must_use]
     pub fn moment(&self, at_ns: u64) -> String {

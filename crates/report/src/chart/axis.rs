@@ -33,6 +33,11 @@ impl Axis {
         Axis { from: 0.0, to, left, right, scale: Scale::Linear(step) }
     }
 
+    /// Makes an axis from zero to `most`, above zero, whose ticks others choose.
+    pub(super) fn until(most: f64, left: f64, right: f64) -> Axis {
+        Axis { from: 0.0, to: most, left, right, scale: Scale::Linear(most) }
+    }
+
     /// Makes an axis of powers of `base` around `least` and `most`, both above zero.
     pub(super) fn logarithmic(least: f64, most: f64, base: f64, left: f64, right: f64) -> Axis {
         if base.to_bits() == 10_f64.to_bits() && least > 0.0 && most / least < HALVES {

@@ -5,7 +5,7 @@ use crate::report::text::busy_ns;
 use crate::report::verdict::time;
 use crate::syscall::SyscallClass;
 use report::chart::scatter::{self, Dot};
-use report::chart::timeline::{self, Bar, Lane, Shape};
+use report::chart::timeline::{self, Bar, Lane, Shape, TimeAxis};
 
 /// The most threads that are drawn.
 const LANES: usize = 16;
@@ -116,7 +116,7 @@ pub(super) fn timeline(report: &TraceReport) -> String {
         &described,
         &lanes,
         report.length_ns,
-        report.frame_ns,
+        TimeAxis::Elapsed { frame_ns: report.frame_ns },
     )
 }
 
