@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Hang, ProgramSteps, WatchedPeriod, is_of_program};
+use crate::model::{Hang, ObjectKind, ProgramSteps, WatchedPeriod, is_of_program};
 use crate::store::StoredHistory;
 
 /// Two periods this close to each other have no gap between them, in nanoseconds.
@@ -307,7 +307,8 @@ impl HangGrouping {
             HangGrouping::Process => format!("{} [{}]", hang.program, hang.process),
             HangGrouping::Cause => hang.cause.words().to_owned(),
             HangGrouping::File => {
-                hang.object().map_or("(none)".to_owned(), |object| object.name.clone())
+                let file = hang.object().filter(|object| object.kind == ObjectKind::File);
+                file.map_or("(none)".to_owned(), |object| object.name.clone())
             }
             HangGrouping::Function => {
                 hang.blamed_frame().map_or("(not known)".to_owned(), |frame| frame.function.clone())

@@ -532,7 +532,11 @@ impl<'a> ExactRecorder<'a> {
         let uncertain_ns =
             uncertain_ns(&blocks, [started_ns, account.at_ns], unseen_to_ns.min(account.at_ns));
         match turns {
-            Some(watch) if watch.may_be_several(started_ns, account.at_ns) => {
+            // The breakpoint may have come late, too.
+            Some(watch)
+                if watch.may_be_several(started_ns, account.at_ns)
+                    || uncertain_ns.saturating_mul(2) > length_ns =>
+            {
                 unseen.add(UnseenParts::LOOKS);
             }
             None if longest_ns.saturating_mul(2) < length_ns && !sleeps && !absence.is_one_step => {
