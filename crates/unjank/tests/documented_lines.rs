@@ -216,10 +216,9 @@ impl Session {
         let run =
             || self.command("timeout").args([seconds, "bash", "-c", &script]).output().unwrap();
         let mut output = run();
-        // The log is written when a command has been answered, and the history when a change has, a moment later.
-        let reads_late = ["unjank host log", "unjank settings history", "unjank settings undo"]
-            .iter()
-            .any(|line| text.starts_with(line));
+        // The log is written when a command has been answered, and the history and a snapshot when a change has, a moment later.
+        let late = ["host log", "settings history", "settings undo", "settings restore"];
+        let reads_late = late.iter().any(|line| text.starts_with(&format!("unjank {line}")));
         let is_expected =
             |output: &Output| output.status.code().is_some_and(|code| expected.contains(&code));
         let began = Instant::now();
