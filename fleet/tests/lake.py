@@ -8,7 +8,6 @@ small fleet. --limits fails where a question takes over 2 s on 2 threads, or a h
 import argparse
 import glob
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -16,8 +15,8 @@ import time
 
 import duckdb
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SQL = os.path.join(HERE, "..", "sql")
+from sql import questions, read
+
 parser = argparse.ArgumentParser()
 parser.add_argument("programs")
 parser.add_argument("--machines", type=int, default=60)
@@ -27,11 +26,6 @@ parser.add_argument("--dir")
 parser.add_argument("--limits", action="store_true")
 options = parser.parse_args()
 PROGRAMS = os.path.abspath(options.programs)
-
-
-def read(name):
-    with open(os.path.join(SQL, name)) as file:
-        return file.read()
 
 
 def size(folder):
@@ -59,11 +53,6 @@ def merge(connection):
         connection.execute(read("merge.sql"))
     connection.execute(read("merge-stacks.sql"))
     connection.execute(read("merge-facts.sql"))
-
-
-def questions():
-    parts = re.split(r"(?m)^(?=-- \d+\. )", read("questions.sql"))[1:]
-    return {int(part.split()[1].rstrip(".")): part for part in parts}
 
 
 def ask(directory):

@@ -19,24 +19,14 @@ import s3fs
 from chdb import session
 from moto.server import ThreadedMotoServer
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SQL = os.path.join(HERE, "..", "sql")
+from sql import questions, read
+
 PROGRAMS = os.path.abspath(sys.argv[1])
 KEY = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+# Of rows that are alike any may be beyond a limit.
+QUESTIONS = {number: re.sub(r"LIMIT \d+", "", text) for number, text in questions().items()}
 # These are asked of ClickHouse as they are; the others use functions of DuckDB's.
 OF_BOTH = [1, 4, 6, 8, 10]
-
-
-def read(name):
-    with open(os.path.join(SQL, name)) as file:
-        return file.read()
-
-
-def questions():
-    # Of rows that are alike any may be beyond a limit.
-    text = re.sub(r"LIMIT \d+", "", read("questions.sql"))
-    parts = re.split(r"(?m)^(?=-- \d+\. )", text)[1:]
-    return {int(part.split()[1].rstrip(".")): part for part in parts}
 
 
 def views(place):
@@ -47,10 +37,9 @@ def views(place):
 
 def ask_duckdb(connection, place):
     connection.execute(views(place))
-    asked = questions().items()
     return {
         number: connection.execute(text.replace("'stacks/", f"'{place}/stacks/")).fetchall()
-        for number, text in asked
+        for number, text in QUESTIONS.items()
     }
 
 
@@ -62,7 +51,7 @@ def exact(number, row):
 def upload(directory, url):
     client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **KEY)
     client.create_bucket(Bucket="lake")
-    files = [path for path in glob.glob("**/*.parquet", root_dir=directory, recursive=True)]
+    files = glob.glob("**/*.parquet", root_dir=directory, recursive=True)
     for path in files:
         client.upload_file(os.path.join(directory, path), "lake", path)
     return len(files)
@@ -81,7 +70,7 @@ def ask_clickhouse(url):
         engine.query("SET " + name)
     engine.query(program_days)
     answers = {
-        number: engine.query(re.sub(r"^--.*\n", "", questions()[number]), "CSV").data()
+        number: engine.query(re.sub(r"^--.*\n", "", QUESTIONS[number]), "CSV").data()
         for number in OF_BOTH
     }
     engine.close()

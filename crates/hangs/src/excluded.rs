@@ -85,10 +85,14 @@ impl PathConcealer {
     }
 
     fn hash(&self, path: &str) -> String {
-        let hash = Sha256::new().chain_update(self.salt).chain_update(path).finalize();
-        let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("excluded:{digits}")
+        format!("excluded:{}", salted_hash(self.salt, path))
     }
+}
+
+/// Returns what stands for a text that is not stored, in hexadecimal.
+pub(crate) fn salted_hash(salt: [u8; 16], text: &str) -> String {
+    let hash = Sha256::new().chain_update(salt).chain_update(text).finalize();
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the salt of the store in `dir`, a new one if there is none.

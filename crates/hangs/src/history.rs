@@ -41,7 +41,7 @@ pub struct WatchCoverage {
     /// the span has a beginning.
     pub gaps: Vec<TimeSpan>,
     /// How much at the end of the span is too near to now to be a gap, in nanoseconds: a recorder that runs stores it later.
-    pub latest_ns: u64,
+    pub not_counted_ns: u64,
     /// Everything before this moment was erased, if it lies behind the beginning of the span, in nanoseconds since 1970.
     pub erased_before_ns: Option<u64>,
     /// The interval of looks, in nanoseconds; 0 where the kernel reports each step.
@@ -171,7 +171,7 @@ impl WatchCoverage {
                 length if length > slack => {
                     coverage.gaps.push(TimeSpan { from_ns: end, to_ns: until });
                 }
-                length => coverage.latest_ns = length,
+                length => coverage.not_counted_ns = length,
             }
         }
         coverage.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length_ns()));

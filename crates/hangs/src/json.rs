@@ -109,6 +109,7 @@ struct CoverageDocument {
     watched_ns: u64,
     interval_ns: u64,
     gaps: Vec<GapDocument>,
+    not_counted_ns: u64,
     erased_before_unix_ns: Option<u64>,
     programs_over_limit: u32,
     programs_refused: u32,
@@ -126,6 +127,7 @@ impl CoverageDocument {
             gaps: gaps
                 .map(|gap| GapDocument { from_unix_ns: gap.from_ns, to_unix_ns: gap.to_ns })
                 .collect(),
+            not_counted_ns: coverage.not_counted_ns,
             erased_before_unix_ns: coverage.erased_before_ns,
             programs_over_limit: coverage.over_limit,
             programs_refused: coverage.refused,

@@ -105,7 +105,7 @@ impl HangCause {
             HangCause::Sync => "waiting until a disk has stored data",
             HangCause::FileData => "reading or writing a file",
             HangCause::FileNames => "looking up files",
-            HangCause::PageFault => "waiting for pages from a disk",
+            HangCause::PageFault => "waiting for pages",
             HangCause::Lock => "waiting for a lock",
             HangCause::OtherProgram => "waiting for another program",
             HangCause::Child => "waiting for a child process",

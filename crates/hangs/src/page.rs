@@ -1,6 +1,6 @@
 //! A page of a span of time, mostly a day: a lane for each program, and the sheet of each hang.
 
-use report::chart::timeline::{Bar, Lane, Shape, TimeAxis, render};
+use report::chart::timeline::{self, Bar, Lane, Shape, TimeAxis, render};
 use report::escape::escape;
 use report::figure::duration;
 use report::page::Page;
@@ -36,6 +36,7 @@ pub fn render_page(
     let mut page = Page::new("Hangs", verdict.first().map_or("", |line| line));
     let hangs = &history.hangs[..history.hangs.len().min(HANGS)];
     if !hangs.is_empty() {
+        page.style(timeline::STYLE);
         page.style(STYLE);
         let (first, last) = shown_span(history, hangs, span);
         let caption = format!(
@@ -76,21 +77,7 @@ pub fn render_page(
 const STYLE: &str = "\
 main{max-width:940px}
 details pre{overflow-x:auto;font-size:13px}summary{cursor:pointer;overflow-wrap:anywhere}
-.k-sync{--kind:#d55e00}.k-names{--kind:var(--ours)}.k-data{--kind:#009e73}.k-wait{--kind:#e69f00}
-.k-network{--kind:#cc79a7}.k-process{--kind:var(--aside)}.k-other{--kind:var(--ink)}
-.swatch{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:var(--kind);print-color-adjust:exact}
-.legend{display:flex;flex-wrap:wrap;gap:4px 18px;margin:0 0 6px;padding:0;list-style:none;color:var(--soft);font-size:13px}.legend li{margin:0}
-svg .frames{stroke:var(--rule);stroke-width:.7;fill:none}svg .life{stroke:var(--rule);stroke-width:2;fill:none}
-svg .lane{font-size:12.5px}svg .bar{fill:var(--kind);stroke:var(--kind);stroke-width:.6}
-svg .bar[tabindex]{cursor:pointer}svg .bar:focus-visible{outline:none;stroke:var(--ink);stroke-width:2}
-svg .selection{fill:var(--ours);opacity:.2}.faded{opacity:.12}
-figure svg{touch-action:pan-y;user-select:none}
-.tools{display:flex;flex-wrap:wrap;gap:10px;align-items:center;margin:0 0 8px}
-.tools[hidden]{display:none}
-.tools input,.tools select,.tools button{font:inherit;padding:5px 9px;color:var(--ink);background:var(--field);border:1px solid var(--aside);border-radius:6px}
-.tools input{flex:1 1 12em;max-width:22em}.tools button{cursor:pointer}.tools button:disabled{opacity:.5;cursor:default}
-.tools output{color:var(--soft);font-size:13px}
-@media print{.tools{display:none}}
+.k-other{--kind:var(--ink)}svg .selection{fill:var(--ours);opacity:.2}figure svg{touch-action:pan-y;user-select:none}
 ";
 
 /// Zooms, filters, and opens sheets; without it the page says the same.

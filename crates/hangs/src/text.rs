@@ -123,8 +123,7 @@ impl HangTextStyle<'_> {
         };
         let peer = hang.chain.iter().flat_map(|chain| &chain.hops).find(is_peer);
         match &share.object {
-            // It may be in memory, and wait for something else.
-            None if share.is_page_fault() => "waiting in a page fault".to_owned(),
+            None if share.is_page_fault() => words.to_owned(),
             None | Some(CallObject { kind: ObjectKind::Other, .. })
                 if hang.cause == HangCause::OtherProgram && peer.is_some() =>
             {

@@ -13,6 +13,7 @@ mod connections;
 mod disk_use;
 mod fuzz_hangs;
 mod kernel;
+mod killed;
 mod loops;
 mod recorder;
 mod store_crash;

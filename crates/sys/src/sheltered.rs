@@ -29,7 +29,7 @@ thread_local! {
 
 /// Has `action` done before the message of any later panic is written: a terminal given back, so that the message is seen.
 /// Doing it again changes nothing.
-pub fn before_message(action: fn()) {
+pub fn before_panic_message(action: fn()) {
     set_hook();
     let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
     if !first.iter().any(|known| std::ptr::fn_addr_eq(*known, action)) {
@@ -37,6 +37,7 @@ pub fn before_message(action: fn()) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
 fn set_hook() {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
@@ -159,7 +160,7 @@ mod tests {
             assert_eq!(start(Some(2)).unwrap().ask(1000), None);
         }
         assert_eq!(start(Some(2)).unwrap().ask(8), Some(4));
-        before_message(|| ());
+        before_panic_message(|| ());
         assert!(std::panic::catch_unwind(|| panic!("this panic ends its test alone")).is_err());
         assert_eq!(other.ask(12), Some(4));
     }

@@ -77,7 +77,7 @@ impl Screen {
         screen.leave_on_signals()?;
         screen.leave_on_hangup()?;
         // So that what a panic says stays on the screen.
-        sys::sheltered::before_message(leave);
+        sys::sheltered::before_panic_message(leave);
         execute!(io::stdout(), EnterAlternateScreen)?;
         Ok(screen)
     }

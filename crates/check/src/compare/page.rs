@@ -3,6 +3,7 @@
 use super::text::{arrow, maybe};
 use super::{Comparison, PathDifference};
 use report::chart::scatter::{self, Dot};
+use report::chart::timeline;
 use report::page::Page;
 use report::provenance::Provenance;
 use trace::report::page::{STYLE, class_of};
@@ -15,6 +16,7 @@ const ROWS: usize = 150;
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
 pub fn render(comparison: &Comparison, provenance: &Provenance) -> String {
     let mut page = Page::new("unjank trace compare", &comparison.verdict);
+    page.style(timeline::STYLE);
     page.style(STYLE);
     let dots: Vec<Dot<'_>> = comparison
         .calls

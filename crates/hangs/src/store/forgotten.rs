@@ -6,12 +6,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
 use store::disk::Disk;
 use store::publish::{is_link, publish};
 
 use super::selection::{EraseSelection, MeantProgram, names_of, rest};
-use crate::excluded;
+use crate::excluded::{self, salted_hash};
 use crate::model::{HangRecord, without_helper};
 
 /// The name of the file.
@@ -57,7 +56,7 @@ impl ForgottenRecords {
             let meets = |from_ns: u64, to_ns: u64| {
                 from_ns < order.at_ns && to_ns >= order.since_ns && from_ns <= order.until_ns
             };
-            let hash = |program: &str| hash(self.salt, program);
+            let hash = |program: &str| salted_hash(self.salt, program);
             left = match &order.names {
                 None => rest(left, &meets, None),
                 Some(names) => {
@@ -101,7 +100,7 @@ pub(super) fn note(
         None => vec!["*".to_owned()],
         Some(program) => {
             let salt = excluded::salt(disk, dir)?;
-            names_of(program).into_iter().map(|name| hash(salt, name)).collect()
+            names_of(program).into_iter().map(|name| salted_hash(salt, name)).collect()
         }
     };
     let before = read(disk, &path)?;
@@ -137,9 +136,4 @@ fn read(disk: &dyn Disk, path: &Path) -> io::Result<String> {
         Err(error) => return Err(error),
     }
     Ok(String::from_utf8_lossy(&disk.read(path)?).into_owned())
-}
-
-fn hash(salt: [u8; 16], program: &str) -> String {
-    let hash = Sha256::new().chain_update(salt).chain_update("program ").chain_update(program);
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -251,7 +251,7 @@ fn the_end_of_a_span_that_is_not_counted_yet_is_told_where_it_is_much_of_it() {
         let coverage = WatchCoverage {
             recorder_ns: watched_s * SECOND,
             watched_ns: watched_s * SECOND,
-            latest_ns: latest_s * SECOND,
+            not_counted_ns: latest_s * SECOND,
             ..WatchCoverage::default()
         };
         let history = HangHistory { coverage, ..HangHistory::default() };
@@ -297,7 +297,7 @@ fn who_is_waited_for_is_named_by_whom_a_chain_leads_to() {
     hang.calls[0].object = None;
     hang.calls[0].call = CallShare::PAGE_FAULT.to_owned();
     hang.cause = HangCause::PageFault;
-    assert_eq!(reason(&hang), "waiting in a page fault", "no disk was seen");
+    assert_eq!(reason(&hang), "waiting for pages", "no disk was seen");
 }
 
 #[test]

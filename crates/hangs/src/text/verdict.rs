@@ -99,11 +99,11 @@ impl HangTextStyle<'_> {
         if gaps.len() > GAPS {
             lines.push(format!("Not watched: {} more gaps.", gaps.len() - GAPS));
         }
-        let latest_ns = history.coverage.latest_ns;
-        if latest_ns.saturating_mul(NOT_COUNTED) > watched_ns && latest_ns >= CLOSE_NS {
+        let not_counted_ns = history.coverage.not_counted_ns;
+        if not_counted_ns.saturating_mul(NOT_COUNTED) > watched_ns && not_counted_ns >= CLOSE_NS {
             lines.push(format!(
                 "Not counted yet: the last {}. A recorder stores each minute what it has watched.",
-                time(latest_ns)
+                time(not_counted_ns)
             ));
         }
         let stalled_ns = history.coverage.stalled_ns;

@@ -8,6 +8,9 @@ use crate::escape::escape;
 use crate::figure::Quantity;
 use crate::table::cut;
 
+/// The style of a timeline, of the legend of its colours, and of the tools with which a script filters it.
+pub const STYLE: &str = include_str!("timeline.css");
+
 /// What happened in one thread.
 #[derive(Clone, Debug)]
 pub struct Lane<'a> {

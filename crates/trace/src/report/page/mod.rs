@@ -11,9 +11,10 @@ use super::data;
 use super::schema::TraceReport;
 use super::text::account_rows;
 use crate::syscall::SyscallClass;
+use report::chart::timeline;
 use report::page::{Page, Todo};
 
-/// The style of what is drawn on a page.
+/// The style of what is drawn on a page, behind that of a timeline.
 pub const STYLE: &str = include_str!("trace.css");
 const SCRIPT: &str = include_str!("trace.js");
 
@@ -24,6 +25,7 @@ const SCRIPT: &str = include_str!("trace.js");
 /// Whatever `serde_json` reports about the data; the types give it no reason.
 pub fn render(report: &TraceReport) -> serde_json::Result<String> {
     let mut page = Page::new("unjank trace", &report.verdict);
+    page.style(timeline::STYLE);
     page.style(STYLE);
     page.figure(
         &pictures::scatter(report),

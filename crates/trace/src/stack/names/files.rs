@@ -202,22 +202,33 @@ mod tests {
         assert_eq!(checksum(file), None);
     }
 
-    #[test]
-    fn a_table_of_symbols_that_is_said_to_be_huge_is_not_read() {
-        // Whatever is tested has one.
+    /// The program that runs this, and a copy in which a section is said to have this length, and the file is long enough.
+    fn enlarged(is_meant: impl Fn(&Elf<'_, Cursor<&[u8]>>) -> usize, len: u64) -> File {
         let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        assert!(parse(&ReadCache::new(Cursor::new(&bytes))).is_some());
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        let sections = usize::try_from(word(40)).unwrap();
-        let count = usize::from(u16::from_le_bytes([bytes[60], bytes[61]]));
-        let of_symbols = |at: &usize| bytes[at + 4..at + 8] == elf::SHT_SYMTAB.0.to_le_bytes();
-        let at = (0..count).map(|index| sections + 64 * index).find(of_symbols).unwrap();
-        let len = 512_u64 << 20;
-        bytes[at + 32..at + 40].copy_from_slice(&len.to_le_bytes());
-        // The file is as long as it says, so that nothing but the size speaks against reading it.
+        let sections =
+            usize::try_from(u64::from_le_bytes(bytes[40..48].try_into().unwrap())).unwrap();
+        let index = is_meant(&parse(&ReadCache::new(Cursor::new(&bytes[..]))).unwrap());
+        let size = sections + 64 * index + 32;
+        bytes[size..size + 8].copy_from_slice(&len.to_le_bytes());
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &bytes).unwrap();
         file.set_len(8 << 30).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_table_of_symbols_that_is_said_to_be_huge_is_not_read() {
+        let file = enlarged(|elf| elf.elf_symbol_table().section().0, 512 << 20);
         assert!(parse(&ReadCache::new(file)).is_none());
+    }
+
+    #[test]
+    fn debugging_information_that_is_said_to_be_huge_is_not_read() {
+        let info =
+            |elf: &Elf<'_, Cursor<&[u8]>>| elf.section_by_name(".debug_info").unwrap().index().0;
+        let cache = ReadCache::new(enlarged(info, 600 << 20));
+        let elf = parse(&cache).unwrap();
+        assert!(!Symbols::full(&elf).is_empty(), "its functions have their names");
+        assert!(Lines::of(&elf).is_none());
     }
 }
