@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use trace::report::account::TimeParts;
 use trace::syscall::{SyscallClass, call_name};
+use wakeups::ChainEnd;
 
 /// A hang is kept whole from this length on, in nanoseconds.
 pub const HANG_NS: u64 = 100_000_000;
@@ -545,6 +546,36 @@ impl Hang {
     #[must_use]
     pub fn object(&self) -> Option<&CallObject> {
         self.longest_call()?.object.as_ref()
+    }
+
+    /// Returns the first other program in the chain of its longest wait.
+    #[must_use]
+    pub fn peer(&self) -> Option<&HangHop> {
+        // A bus passes on what others say.
+        let is_peer = |hop: &&HangHop| {
+            let is_bus = ["dbus-daemon", "dbus-broker"].contains(&&*hop.program);
+            hop.process != 0 && hop.process != self.process && !is_bus
+        };
+        self.chain.iter().flat_map(|chain| &chain.hops).find(is_peer)
+    }
+
+    /// Returns the name of the other program for which it waited: the first one in its chain, else that at the other end of a socket.
+    #[must_use]
+    pub fn waited_for(&self) -> Option<&str> {
+        let of_socket = || {
+            let socket = self.object().filter(|object| object.kind == ObjectKind::Socket)?;
+            Some(peer_program(&socket.name)).filter(|program| !program.is_empty())
+        };
+        self.peer().map(|hop| &*hop.program).or_else(of_socket)
+    }
+
+    /// Returns whether most of it was one wait that ended because the time was over that the program had set for it.
+    #[must_use]
+    pub fn ran_out_of_time(&self) -> bool {
+        self.chain.as_ref().is_some_and(|chain| {
+            let is_most = chain.end_ns.saturating_mul(2) >= self.length_ns;
+            chain.hops.len() == 1 && chain.end == ChainEnd::Timer.word() && is_most
+        })
     }
 
     /// Returns when it ended, or until when it is known to have gone on, in nanoseconds since 1970.

@@ -16,7 +16,7 @@ use report::text::spelled;
 
 use crate::compare::{HangRate, RateComparison, RateDifference};
 use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, group};
-use crate::model::{CallObject, Hang, HangCause, HangHop, ObjectKind};
+use crate::model::{CallObject, Hang, HangCause, ObjectKind};
 use crate::remedy::{HangRemedy, remedy};
 use crate::store::{EraseOutcome, StoredHistory};
 
@@ -104,7 +104,10 @@ impl HangTextStyle<'_> {
     }
 
     fn waited_for(&self, hang: &Hang) -> String {
-        let words = hang.cause.words();
+        let words = match hang.cause {
+            HangCause::OtherCall if hang.ran_out_of_time() => "waiting until its time limit",
+            cause => cause.words(),
+        };
         let is_call = !matches!(
             hang.cause,
             HangCause::Computing
@@ -116,12 +119,7 @@ impl HangTextStyle<'_> {
         let share = hang.longest_call().filter(|_| is_call);
         let Some(share) = share else { return words.to_owned() };
         let call = self.others(&share.call);
-        // A bus passes on what others say.
-        let is_peer = |hop: &&HangHop| {
-            let is_bus = ["dbus-daemon", "dbus-broker"].contains(&&*hop.program);
-            hop.process != 0 && hop.process != hang.process && !is_bus
-        };
-        let peer = hang.chain.iter().flat_map(|chain| &chain.hops).find(is_peer);
+        let peer = hang.peer();
         match &share.object {
             None if share.is_page_fault() => words.to_owned(),
             None | Some(CallObject { kind: ObjectKind::Other, .. })

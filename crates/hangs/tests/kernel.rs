@@ -92,6 +92,8 @@ fn each_hang_is_recorded_once_with_its_exact_length_its_cause_and_its_function()
         (b'n', HangCause::Sleep, "nap_in_select"),
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
         (b'N', HangCause::Sleep, "nap_in_poll"),
+        // Nobody could have ended it.
+        (b'i', HangCause::OtherCall, "wait_in_vain"),
         (b'r', HangCause::OtherProgram, "wait_for_reply"),
     ];
     for (at, (order, cause, function)) in orders.into_iter().enumerate() {

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use trace::place::NAMED_PIPE;
 use trace::report::account::TimeParts;
 use trace::stack::blame::{FrameRole, role};
 use trace::stack::names::Frame;
 
 use crate::codec::MAX_CALLS;
-use crate::model::{CallShare, HangCause};
+use crate::model::{CallShare, Hang, HangCause, ObjectKind};
 
 /// The stack of a wait, and for how much of a hang it stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -128,6 +129,22 @@ pub(crate) fn cause_of(parts: &TimeParts, calls: &[CallShare]) -> HangCause {
 pub(crate) fn with_stack(cause: HangCause, asks: bool) -> HangCause {
     match cause {
         HangCause::Lock | HangCause::OtherCall if asks => HangCause::OtherProgram,
+        cause => cause,
+    }
+}
+
+/// Returns the cause of a hang whose longest wait was followed, too: where that ended because its time was over, nobody is known to
+/// have been waited for, unless another program is at the other end.
+pub(crate) fn with_chain(cause: HangCause, hang: &Hang) -> HangCause {
+    let longest = hang.calls.iter().find(|share| share.cause() == cause);
+    let object = longest.and_then(|share| share.object.as_ref());
+    let has_peer = object.is_some_and(|object| {
+        object.kind == ObjectKind::Socket || object.name.starts_with(NAMED_PIPE)
+    });
+    match cause {
+        HangCause::Lock | HangCause::OtherProgram if hang.ran_out_of_time() && !has_peer => {
+            HangCause::OtherCall
+        }
         cause => cause,
     }
 }

@@ -19,7 +19,9 @@ use trace::stack::{FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
 use super::callers::{CallChain, WaitCallers, evidence_of};
-use super::cause::{DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_stack};
+use super::cause::{
+    DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_chain, with_stack,
+};
 use super::places::{PlaceEvidence, PlaceKind};
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
@@ -441,7 +443,7 @@ impl HangDescriber {
             .filter(|at| *at < MAX_FRAMES)
             .and_then(|at| u32::try_from(at).ok());
         hang.frames = frames.into_iter().take(MAX_FRAMES).map(stored_frame).collect();
-        hang.cause = with_stack(cause, asks);
+        hang.cause = with_stack(with_chain(cause, &hang), asks);
         // A program that was stopped has no part in it.
         let is_missing = hang.frames.is_empty()
             && hang.cause != HangCause::Stopped

@@ -18,6 +18,7 @@ use trace::syscall::{call_name, runs_program};
 use super::absence::Activity;
 use super::describe::{CopiedWait, StackBytes};
 use super::process::ThreadState;
+use super::program_name::last_component;
 use crate::model::{CallObject, ObjectKind};
 
 /// The most threads whose files of `/proc` are kept open, two each.
@@ -307,12 +308,7 @@ fn object(target: &Target, recorder: &mut TraceRecorder) -> CallObject {
             (ObjectKind::Socket, peer.clone(), None)
         }
         Target::Lock { .. } => (ObjectKind::Lock, "lock".to_owned(), None),
-        Target::Child(_, command) => {
-            // Arguments may be anything; the name of the program is enough.
-            let program = command.split(|byte| *byte == b' ').next().unwrap_or_default();
-            let name = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-            (ObjectKind::Child, text(name), None)
-        }
+        Target::Child(child, command) => (ObjectKind::Child, child_name(*child, command), None),
         Target::Other(name) => (ObjectKind::Other, name.clone(), None),
     };
     let mounts = &recorder.recording().mounts;
@@ -323,6 +319,18 @@ fn object(target: &Target, recorder: &mut TraceRecorder) -> CallObject {
         text(source)
     });
     CallObject { kind, name, file_system, device: device.unwrap_or_default() }
+}
+
+/// Returns the name of the program of a child with this command line. Its arguments may be anything.
+fn child_name(child: u32, command: &[u8]) -> String {
+    let line = sys::process_file::read(child, "cmdline", 4096).unwrap_or_default();
+    let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    // Only in its own file a blank in a name is told from one between arguments.
+    let program = match !first.is_empty() && command.starts_with(first) {
+        true => first,
+        false => command.split(|byte| *byte == b' ').next().unwrap_or_default(),
+    };
+    last_component(program)
 }
 
 /// Returns how much of the last ten seconds some thread waited for processors, disks and memory.
@@ -340,6 +348,22 @@ pub(crate) fn pressure() -> Option<[u16; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_is_named_by_its_file_although_that_has_a_blank() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("my helper");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let command = format!("{} 60", program.display());
+        assert_eq!(child_name(child.id(), command.as_bytes()), "my helper");
+        // Another process has its number meanwhile, or it is gone.
+        assert_eq!(child_name(child.id(), b"/usr/bin/make all"), "make");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(child_name(child.id(), b"/usr/bin/make all"), "make");
+        assert_eq!(child_name(child.id(), b""), "");
+    }
 
     #[test]
     fn the_members_of_a_set_of_select_are_read() {

@@ -96,6 +96,21 @@ fn a_chain_says_who_waited_in_what_and_how_it_ended() {
     }
 }
 
+#[test]
+fn a_wait_that_its_own_time_limit_ended_is_told_as_that() {
+    let mut hang = hostile(HangCause::OtherCall, ObjectKind::Other);
+    hang.calls[0] = CallShare { call: "poll".to_owned(), object: None, ..hang.calls[0].clone() };
+    hang.blamed = None;
+    let chain = hang.chain.as_mut().unwrap();
+    chain.hops.truncate(1);
+    (chain.end, chain.end_ns) = ("timer".to_owned(), SECOND);
+    let reason = |hang: &Hang| styled(|style| style.reason(hang));
+    assert_eq!(reason(&hang), "waiting until its time limit (poll)");
+    // Most of it was something else.
+    hang.chain.as_mut().unwrap().end_ns = SECOND / 3;
+    assert_eq!(reason(&hang), "waiting in a system call (poll)");
+}
+
 /// A hang all of whose texts are what a terminal or a page would obey.
 fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
     let text = "\u{1b}[31m\u{202e}\n\r\u{9b}2J<b>&\"".to_owned();

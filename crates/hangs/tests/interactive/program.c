@@ -45,13 +45,38 @@ __attribute__((noinline)) void compute_things(double seconds) {
         for (int i = 0; i < 10000; i++) sum += i;
 }
 
-__attribute__((noinline)) void wait_for_reply(double seconds) {
+/* A pipe that nobody writes to: it waits until its own time limit. */
+__attribute__((noinline)) void wait_in_vain(double seconds) {
     int ends[2];
     if (pipe(ends)) return;
     struct pollfd wanted = {.fd = ends[0], .events = POLLIN};
     poll(&wanted, 1, seconds * 1000);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* Another process, which answers after as many seconds as it is asked for. */
+static int asked[2], answered[2];
+static int start_answering(void) {
+    if (pipe2(asked, O_CLOEXEC) || pipe2(answered, O_CLOEXEC)) return -1;
+    pid_t process = fork();
+    if (process) return process;
+    close(asked[1]);
+    close(answered[0]);
+    double seconds;
+    while (read(asked[0], &seconds, sizeof seconds) == sizeof seconds) {
+        usleep(seconds * 1e6);
+        if (write(answered[1], "a", 1) != 1) break;
+    }
+    _exit(0);
+}
+
+__attribute__((noinline)) void wait_for_reply(double seconds) {
+    char answer;
+    if (write(asked[1], &seconds, sizeof seconds) != sizeof seconds) return;
+    struct pollfd wanted = {.fd = answered[0], .events = POLLIN};
+    poll(&wanted, 1, -1);
+    if (read(answered[0], &answer, 1) != 1) perror("read");
 }
 
 /* A loop of its own, which waits for the display, too. */
@@ -96,7 +121,7 @@ __attribute__((noinline)) void look_elsewhere(int silent, double seconds) {
 
 /* As a program that has much to do when it starts: it looks for events, and has no time to wait for them. Four times a step is long. */
 __attribute__((noinline)) void xcb_wait_for_reply(double seconds) {
-    wait_for_reply(seconds);
+    wait_in_vain(seconds);
 }
 __attribute__((noinline)) void start_slowly(int display, FILE *log) {
     static struct pollfd wanted = {.events = POLLIN};
@@ -413,6 +438,7 @@ static void start_thread(void) {
 
 int main(int count, char **arguments) {
     if (count < 3) return 2;
+    if (start_answering() < 0) return 5;
     int display = socket(AF_UNIX, SOCK_STREAM, 0);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strncpy(address.sun_path, arguments[1], sizeof address.sun_path - 1);
@@ -456,6 +482,7 @@ int main(int count, char **arguments) {
         case 'N': nap_in_poll(0.4); break;
         case 'c': compute_things(0.4); break;
         case 'r': wait_for_reply(0.4); break;
+        case 'i': wait_in_vain(0.4); break;
         case 'd': show_dialog(display, 0.4); break;
         case 'X': draw_much(display, 0.4); break;
         case 'S': save_sync(display, 0.9); break;

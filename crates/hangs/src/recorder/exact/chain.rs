@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use trace::syscall::call_name;
-use wakeups::{ChainHop, KernelFunctions, KnownPrograms, WakeupHistory};
+use wakeups::{ChainEnd, ChainHop, KernelFunctions, KnownPrograms, WakeupHistory};
 
 use super::super::{process, program_name};
 use crate::kernel::{ThreadBlock, WakeupStream};
@@ -79,7 +79,7 @@ impl ChainFollower {
         }
     }
 
-    /// Returns whom a wait was for, if another thread ended it.
+    /// Returns whom a wait was for, if another thread ended it, or that its time was over.
     pub(super) fn follow(&mut self, thread: u32, block: &ThreadBlock) -> Option<HangChain> {
         self.take_now();
         let lost = self.stream.lost().unwrap_or(self.lost);
@@ -87,7 +87,7 @@ impl ChainFollower {
         self.lost = lost;
         let who = self.history.identity(thread, block.to_ns)?;
         let chain = self.history.walk(who, block.from_ns, block.to_ns);
-        if chain.hops.len() < 2 {
+        if chain.hops.len() < 2 && chain.end != ChainEnd::Timer {
             return None;
         }
         let addresses: BTreeSet<u64> =
