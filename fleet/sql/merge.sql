@@ -4,7 +4,7 @@
 -- Again for the same day it replaces the files of that day. A hang that came twice is kept once, in its longest state.
 
 COPY (
-    SELECT * FROM read_parquet('inbox/hangs/day=' || getvariable('day') || '/*.parquet', hive_partitioning = true)
+    SELECT * FROM read_parquet('inbox/hangs/day=' || getvariable('day') || '/*.parquet', union_by_name = true, hive_partitioning = true)
     QUALIFY row_number() OVER (PARTITION BY id ORDER BY length_us DESC, goes_on) = 1
     ORDER BY program, machine, started
 ) TO 'lake/hangs' (FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL 9, ROW_GROUP_SIZE 400000,

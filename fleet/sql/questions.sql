@@ -72,8 +72,8 @@ FROM (
 ) GROUP BY file ORDER BY machines DESC, hung_hours DESC LIMIT 20;
 
 -- 8. Which other programs do they wait for?
-SELECT object AS peer, program, count(*) AS hangs, round(sum(blocked_us) / 3.6e9, 2) AS blocked_hours
-FROM hangs WHERE object_kind = 'socket' GROUP BY peer, program ORDER BY blocked_hours DESC LIMIT 20;
+SELECT waited_for, program, count(*) AS hangs, round(sum(length_us) / 3.6e9, 2) AS hung_hours
+FROM hangs WHERE waited_for IS NOT NULL GROUP BY waited_for, program ORDER BY hung_hours DESC LIMIT 20;
 
 -- 9. Which machines are much worse than the others?
 WITH rates AS (

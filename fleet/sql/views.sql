@@ -2,7 +2,7 @@
 -- SET file_search_path = '/srv/hangs-lake';
 
 CREATE OR REPLACE VIEW hangs AS
-SELECT * FROM read_parquet('hangs/*/*.parquet', hive_partitioning = true, hive_types = {'day': DATE});
+SELECT * FROM read_parquet('hangs/*/*.parquet', union_by_name = true, hive_partitioning = true, hive_types = {'day': DATE});
 
 CREATE OR REPLACE VIEW stacks AS
 SELECT stack, any_value(blamed) AS blamed, any_value(frames) AS frames

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, BooleanArray, RecordBatch};
-use arrow_schema::ArrowError;
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow_schema::{ArrowError, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
@@ -263,6 +263,23 @@ fn read_rows(disk: &dyn Disk, path: &Path, most: usize) -> Result<Vec<RecordBatc
     Ok(all)
 }
 
+/// Returns rows with the columns of a schema. What an earlier version did not write is null in them. Nothing, if a column is missing
+/// that cannot be, or there is another one: nobody may drop what a later version wrote.
+fn complete(rows: &RecordBatch, schema: &Arc<Schema>) -> Option<RecordBatch> {
+    let known = rows.schema();
+    let is_ours = |field: &Arc<Field>| schema.fields().iter().any(|ours| ours == field);
+    if !known.fields().iter().all(is_ours) {
+        return None;
+    }
+    let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
+        Some(column) => Some(Arc::clone(column)),
+        None => field.is_nullable().then(|| new_null_array(field.data_type(), rows.num_rows())),
+    };
+    let columns = schema.fields().iter().map(column).collect::<Option<Vec<ArrayRef>>>()?;
+    // The description of a file that was read says more than ours, which counts.
+    RecordBatch::try_new(Arc::clone(schema), columns).ok()
+}
+
 /// A directory that takes the rows of one source.
 struct Lake<'a> {
     disk: &'a dyn Disk,
@@ -344,14 +361,11 @@ impl Lake<'_> {
         }
         let old = read_rows(self.disk, path, MOST_MEMORY)
             .map_err(|source| LakeError::NotRead { path: path.to_owned(), source })?;
-        let same = |rows: &RecordBatch| rows.schema().fields() == new.schema().fields();
-        if !old.iter().all(same) {
+        let completed = old.iter().map(|rows| complete(rows, &new.schema()));
+        let Some(completed) = completed.collect::<Option<Vec<RecordBatch>>>() else {
             return Err(LakeError::OtherColumns { path: path.to_owned() });
-        }
-        // The description of a file that was read says more than ours, which counts.
-        let plain = old.into_iter().map(|rows| rows.with_schema(Arc::clone(&new.schema())));
-        let plain: Vec<RecordBatch> = plain.collect::<Result<_, _>>()?;
-        Ok(Some(concat_batches(&new.schema(), &plain)?))
+        };
+        Ok(Some(concat_batches(&new.schema(), &completed)?))
     }
 }
 

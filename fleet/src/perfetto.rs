@@ -160,6 +160,13 @@ fn annotations(hang: &Hang) -> Vec<DebugAnnotation> {
     for (name, time) in PART_NAMES.into_iter().zip(part_times(hang)).filter(|(_, time)| *time > 0) {
         all.push(number(&format!("{name}_ns"), time));
     }
+    for hop in hang.chain.iter().flat_map(|chain| chain.hops.iter().skip(1)) {
+        let place = if hop.call.is_empty() { String::new() } else { format!(" in {}", hop.call) };
+        all.push(text("then", &format!("{}{place}, {} ns", hop.program, hop.waited_ns)));
+    }
+    if let Some(chain) = &hang.chain {
+        all.push(text("chain_end", &chain.end));
+    }
     let stack: Vec<String> = hang
         .frames
         .iter()

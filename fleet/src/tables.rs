@@ -8,7 +8,7 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, TimeUnit};
-use hangs::model::{CallShare, Hang, HangFrame, STEP_BOUNDS_NS};
+use hangs::model::{CallShare, DiskUse, DiskUser, Hang, HangFrame, STEP_BOUNDS_NS};
 
 use crate::facts::Fact;
 use crate::identity::{RecordSource, hash_stack};
@@ -58,6 +58,16 @@ fn call_fields() -> Fields {
         Field::new("object", DataType::Utf8, true),
         Field::new("file_system", DataType::Utf8, true),
         Field::new("device", DataType::Utf8, true),
+    ])
+}
+
+fn hop_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("program", DataType::Utf8, true),
+        Field::new("unit", DataType::Utf8, true),
+        Field::new("call", DataType::Utf8, true),
+        Field::new("function", DataType::Utf8, true),
+        Field::new("waited_us", DataType::Int64, true),
     ])
 }
 
@@ -113,6 +123,13 @@ impl Columns {
         self.push(name, DataType::Int64, false, Arc::new(builder.finish()));
     }
 
+    fn kibibytes(&mut self, name: &str, values: impl Iterator<Item = Option<u64>>) {
+        let mut builder = Int64Builder::new();
+        let rounded = |bytes: u64| i64::try_from(bytes / 1024).unwrap_or(i64::MAX);
+        values.for_each(|bytes| builder.append_option(bytes.map(rounded)));
+        self.push(name, DataType::Int64, true, Arc::new(builder.finish()));
+    }
+
     fn moments(&mut self, name: &str, values: impl Iterator<Item = u64>) {
         let mut builder = TimestampMicrosecondBuilder::new().with_data_type(moment_type());
         values.for_each(|value| builder.append_value(micros(value)));
@@ -141,7 +158,13 @@ pub fn text_bytes(hang: &Hang) -> usize {
         call.call.len() + texts
     });
     let blamed = hang.blamed_frame().map_or(0, |frame| frame.function.len() + frame.module.len());
-    hang.program.len() + hang.unit.len() + blamed + calls.sum::<usize>()
+    let hops = hang.chain.iter().flat_map(|chain| &chain.hops);
+    let hops =
+        hops.map(|hop| hop.program.len() + hop.unit.len() + hop.call.len() + hop.function.len());
+    let disks = hang.disk_use.iter().flat_map(|used| &used.programs);
+    let disks = disks.map(|user| user.program.len());
+    let further = calls.chain(hops).chain(disks).sum::<usize>();
+    hang.program.len() + hang.unit.len() + blamed + further
 }
 
 /// Returns a row for each hang.
@@ -204,6 +227,17 @@ pub fn hang_rows(source: &RecordSource, hangs: &[&Hang]) -> Result<RecordBatch, 
     let mut unseen = UInt8Builder::new();
     all().for_each(|hang| unseen.append_value(hang.unseen.0));
     columns.push("unseen", DataType::UInt8, false, Arc::new(unseen.finish()));
+    columns.optional_texts("waited_for", all().map(Hang::waited_for));
+    columns.push("chain", list_of(hop_fields()), true, hop_lists(all()));
+    let ends = all().map(|hang| hang.chain.as_ref().map(|chain| &*chain.end));
+    columns.optional_texts("chain_end", ends);
+    let used = || all().map(|hang| hang.disk_use.as_ref());
+    let total = |used: &DiskUse| used.read_bytes.saturating_add(used.written_bytes);
+    columns.kibibytes("disk_kib", used().map(|used| used.map(total)));
+    let most = || used().map(|used| used?.programs.first());
+    columns.optional_texts("disk_program", most().map(|user| user.map(|user| &*user.program)));
+    let of_one = |user: &DiskUser| user.read_bytes.saturating_add(user.written_bytes);
+    columns.kibibytes("disk_program_kib", most().map(|user| user.map(of_one)));
     columns.finish()
 }
 
@@ -240,6 +274,26 @@ fn call_lists<'a>(lists: impl Iterator<Item = impl Iterator<Item = &'a CallShare
             item.append(true);
         }
         builder.append(true);
+    }
+    Arc::new(builder.finish())
+}
+
+/// Returns for each hang the threads behind that of the hang itself in the chain of its longest wait, or null if none was followed.
+fn hop_lists<'a>(hangs: impl Iterator<Item = &'a Hang>) -> ArrayRef {
+    let mut builder = ListBuilder::new(StructBuilder::from_fields(hop_fields(), 0));
+    for hang in hangs {
+        let hops = hang.chain.as_ref().and_then(|chain| chain.hops.get(1..));
+        for hop in hops.into_iter().flatten() {
+            let text = |text: &'a str| Some(text).filter(|text| !text.is_empty());
+            let item = builder.values();
+            append!(item, 0, StringBuilder, text(&hop.program));
+            append!(item, 1, StringBuilder, text(&hop.unit));
+            append!(item, 2, StringBuilder, text(&hop.call));
+            append!(item, 3, StringBuilder, text(&hop.function));
+            append!(item, 4, Int64Builder, Some(micros(hop.waited_ns)));
+            item.append(true);
+        }
+        builder.append(hops.is_some());
     }
     Arc::new(builder.finish())
 }

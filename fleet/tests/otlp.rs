@@ -293,3 +293,20 @@ fn a_receiver_that_says_to_come_back_at_once_is_not_asked_without_a_pause() {
     // Two pauses of a second, of which a busy machine may have taken a part before the first request was told.
     assert!(length > Duration::from_secs(1), "two more requests in {length:?}");
 }
+
+#[test]
+fn whom_a_hang_waited_for_and_what_disks_did_is_sent() {
+    let place = Place::new();
+    place.record(&[HangRecord::Hang(Box::new(crate::parquet::followed_hang(1)))]);
+    let (url, records) = receive(vec![Answer::Take]);
+    stdout(&place.run(&["otlp", "--to", &url]));
+    let record = records.try_iter().next().unwrap();
+    let told = |key: &str| attribute(&record, &format!("unjank.hang.{key}")).unwrap();
+    assert_eq!(told("waited_for"), "gvfsd");
+    assert_eq!(told("chain_end"), "disk");
+    let chain = told("chain");
+    let places = ["nautilus", "dbus-daemon", "gvfsd"].map(|name| chain.find(name).unwrap());
+    assert!(places.is_sorted() && chain.contains("230000000"), "{chain}");
+    assert!(told("disk.read_bytes").contains("20000"));
+    assert!(told("disk.programs").contains("tar"));
+}

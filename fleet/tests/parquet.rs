@@ -3,12 +3,17 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
-use hangs::model::HangRecord;
+use arrow_array::{Array, RecordBatch, new_null_array};
+use arrow_schema::{DataType, Field, Schema};
+use hangs::model::{
+    DiskUse, DiskUser, Hang, HangCause, HangChain, HangHop, HangRecord, ObjectKind,
+};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use unjank_export::lake::pack_rows;
 
 use crate::fixture::{DAY_NS, Place, SECOND, files, hang, period, refusal, stdout};
 
@@ -290,4 +295,94 @@ fn the_parts_of_a_hang_are_those_of_its_json() {
     hang.parts = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(part_times(&hang), numbers);
     assert_eq!(serde_json::to_value(HangDocument::of(&hang)).unwrap()["parts"], json);
+}
+
+/// A hang with all that the store has of it.
+pub(crate) fn followed_hang(number: u64) -> Hang {
+    let hop = |program: &str, process, waited_ns| HangHop {
+        program: program.to_owned(),
+        process,
+        unit: String::new(),
+        call: "read".to_owned(),
+        function: String::new(),
+        waited_ns,
+    };
+    let mut followed = hang(number, DAY_NS + number * SECOND);
+    followed.chain = Some(HangChain {
+        hops: vec![
+            hop("nautilus", 4711, 240_000_000),
+            hop("dbus-daemon", 12, 239_000_000),
+            hop("gvfsd", 13, 230_000_000),
+        ],
+        end: "disk".to_owned(),
+        end_ns: 230_000_000,
+        has_losses: false,
+    });
+    let user =
+        DiskUser { program: "tar".to_owned(), process: 9, read_bytes: 4096, written_bytes: 8192 };
+    let programs = vec![user];
+    followed.disk_use =
+        Some(DiskUse { counted_ns: 1, read_bytes: 20_000, written_bytes: 1, programs });
+    followed
+}
+
+#[test]
+fn rows_of_an_earlier_version_stay_and_those_of_a_later_one_are_not_touched() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    export(&place);
+    let file = files(&place.path("lake/hangs")).remove(0);
+    // As before the chains of hangs were written.
+    let new = rows(&file).remove(0);
+    let names =
+        ["waited_for", "chain", "chain_end", "disk_kib", "disk_program", "disk_program_kib"];
+    let is_old = |at: &usize| !names.contains(&new.schema().field(*at).name().as_str());
+    let kept: Vec<usize> = (0..new.num_columns()).filter(is_old).collect();
+    assert_eq!(kept.len() + names.len(), new.num_columns());
+    fs::write(&file, pack_rows(&new.project(&kept).unwrap()).unwrap()).unwrap();
+    place.record(&[HangRecord::Hang(Box::new(followed_hang(3)))]);
+    assert!(export(&place).starts_with("3 hangs, 1 of them new"));
+    let joined = rows(&file).remove(0);
+    assert_eq!((joined.num_rows(), joined.schema()), (3, new.schema()));
+    let column = |name: &str| joined.column_by_name(name).unwrap();
+    assert!(names.iter().all(|name| column(name).null_count() == 2), "{joined:?}");
+    let text = |name| column(name).as_string::<i32>().value(2).to_owned();
+    let told = ["waited_for", "chain_end", "disk_program"].map(text);
+    assert_eq!(told, ["gvfsd", "disk", "tar"]);
+    let number = |name| column(name).as_primitive::<Int64Type>().value(2);
+    assert_eq!(["disk_kib", "disk_program_kib"].map(number), [19, 12]);
+    let hops = column("chain").as_list::<i32>().value(2);
+    let hops = hops.as_struct();
+    let programs = hops.column_by_name("program").unwrap().as_string::<i32>();
+    let waits = hops.column_by_name("waited_us").unwrap().as_primitive::<Int64Type>();
+    assert_eq!(programs.iter().flatten().collect::<Vec<_>>(), ["dbus-daemon", "gvfsd"]);
+    assert_eq!(waits.values(), &[239_000, 230_000]);
+
+    let mut fields = joined.schema().fields().to_vec();
+    fields.push(Arc::new(Field::new("of_a_later_version", DataType::Utf8, true)));
+    let mut columns = joined.columns().to_vec();
+    columns.push(new_null_array(&DataType::Utf8, 3));
+    let later = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let later = pack_rows(&later).unwrap();
+    fs::write(&file, &later).unwrap();
+    place.record_hangs(4..5);
+    let said = refusal(&place.run(&["parquet", "--to", place.path("lake").to_str().unwrap()]));
+    assert!(said.contains("has other columns"), "{said}");
+    assert_eq!(fs::read(&file).unwrap(), later);
+}
+
+#[test]
+fn the_program_at_the_other_end_of_a_socket_is_waited_for_where_no_chain_says_more() {
+    let place = Place::new();
+    let mut asks = hang(1, DAY_NS);
+    asks.cause = HangCause::OtherProgram;
+    let object = asks.calls[0].object.as_mut().unwrap();
+    object.kind = ObjectKind::Socket;
+    object.name = "pipewire (912) at /run/user/1000/pipewire-0".to_owned();
+    asks.calls[0].call = "poll".to_owned();
+    place.record(&[HangRecord::Hang(Box::new(asks))]);
+    export(&place);
+    let rows = rows(&files(&place.path("lake/hangs"))[0]).remove(0);
+    let column = rows.column_by_name("waited_for").unwrap();
+    assert_eq!(column.as_string::<i32>().value(0), "pipewire");
 }

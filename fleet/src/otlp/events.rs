@@ -36,6 +36,14 @@ fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
 
+fn map(values: Vec<KeyValue>) -> AnyValue {
+    AnyValue { value: Some(Value::KvlistValue(KeyValueList { values })) }
+}
+
+fn list(values: impl Iterator<Item = AnyValue>) -> Value {
+    Value::ArrayValue(ArrayValue { values: values.collect() })
+}
+
 fn seconds(nanoseconds: u64) -> f64 {
     std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }
@@ -113,10 +121,36 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
                 values.push(attribute("object", text(&*object.name)));
                 values.push(attribute("object_kind", text(object.kind.word())));
             }
-            AnyValue { value: Some(Value::KvlistValue(KeyValueList { values })) }
+            map(values)
         });
-        let calls = ArrayValue { values: calls.collect() };
-        all.push(attribute("unjank.hang.calls", Value::ArrayValue(calls)));
+        all.push(attribute("unjank.hang.calls", list(calls)));
+    }
+    if let Some(program) = hang.waited_for() {
+        all.push(attribute("unjank.hang.waited_for", text(program)));
+    }
+    if let Some(chain) = &hang.chain {
+        let hops = chain.hops.iter().map(|hop| {
+            let known = [("unit", &hop.unit), ("call", &hop.call), ("function", &hop.function)];
+            let known = known.into_iter().filter(|(_, value)| !value.is_empty());
+            let mut values = vec![attribute("program", text(&*hop.program))];
+            values.extend(known.map(|(name, value)| attribute(name, text(&**value))));
+            values.push(attribute("waited_ns", number(hop.waited_ns)));
+            map(values)
+        });
+        all.push(attribute("unjank.hang.chain", list(hops)));
+        all.push(attribute("unjank.hang.chain_end", text(&*chain.end)));
+    }
+    if let Some(used) = &hang.disk_use {
+        all.push(attribute("unjank.hang.disk.read_bytes", number(used.read_bytes)));
+        all.push(attribute("unjank.hang.disk.written_bytes", number(used.written_bytes)));
+        let programs = used.programs.iter().map(|user| {
+            map(vec![
+                attribute("program", text(&*user.program)),
+                attribute("read_bytes", number(user.read_bytes)),
+                attribute("written_bytes", number(user.written_bytes)),
+            ])
+        });
+        all.push(attribute("unjank.hang.disk.programs", list(programs)));
     }
     let names = ["processors", "disks", "memory"];
     for (name, share) in hang.pressure.into_iter().flat_map(|shares| names.into_iter().zip(shares))

@@ -1,8 +1,8 @@
 //! What the fleet and its machines are like, all from one seed.
 
 use hangs::model::{
-    CallObject, CallShare, Hang, HangCause, HangFrame, ObjectKind, ProgramSteps, StepHistogram,
-    UnseenParts, WatchedPeriod,
+    CallObject, CallShare, DiskUse, DiskUser, Hang, HangCause, HangChain, HangFrame, HangHop,
+    ObjectKind, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
 };
 use hangs::store::StoredHistory;
 use trace::report::account::TimeParts;
@@ -243,6 +243,7 @@ impl MachinePlan {
         let blamed = self.random.u32(0..u32::try_from(frames.len()).unwrap_or(1).min(4));
         let blamed = self.random.u32(0..10).checked_sub(1).map(|_| blamed);
         // A stack is blamed the same each time.
+        let process = self.random.u32(1000..200_000);
         let blamed = blamed.map(|_| u32::try_from(frames.len() % 4).unwrap_or(0));
         Hang {
             number,
@@ -250,7 +251,7 @@ impl MachinePlan {
             length_ns,
             uncertain_ns: self.random.u64(5_000_000..15_000_000),
             goes_on: false,
-            process: self.random.u32(1000..200_000),
+            process,
             process_began_ns: 0,
             program: PROGRAMS[program].to_owned(),
             unit: format!("app-{}-{}.scope", PROGRAMS[program], self.random.u32(1000..1020)),
@@ -263,9 +264,41 @@ impl MachinePlan {
                 [0, 1, 2].map(|_| u16::try_from(skewed(&mut self.random, 4000)).unwrap_or(0)),
             ),
             unseen: UnseenParts(if self.random.u32(0..20) == 0 { 2 } else { 0 }),
-            chain: None,
-            disk_use: None,
+            chain: self.chain(cause, process, rest),
+            disk_use: is_disk.then(|| self.disk_use(rest)),
         }
+    }
+
+    /// Returns whom a wait of this cause was for, as it is followed in most of them.
+    fn chain(&mut self, cause: HangCause, process: u32, waited_ns: u64) -> Option<HangChain> {
+        let waits = [HangCause::OtherProgram, HangCause::Lock, HangCause::Child];
+        if !waits.contains(&cause) || self.random.u32(0..10) == 0 {
+            return None;
+        }
+        let hop = |program: String, process, call: &str, waited_ns| HangHop {
+            unit: format!("{program}.service"),
+            program,
+            process,
+            call: call.to_owned(),
+            function: String::new(),
+            waited_ns,
+        };
+        let mut hops = vec![hop("itself".to_owned(), process, "poll", waited_ns)];
+        for _ in 0..self.random.usize(1..3) {
+            let waited_ns = scaled(waited_ns, self.random.f64());
+            let call = ["read", "fsync"][skewed(&mut self.random, 2)];
+            hops.push(hop(self.one_of(&PEERS), 999, call, waited_ns));
+        }
+        let end = self.one_of(&["disk", "processor", "timer", "several"]);
+        Some(HangChain { hops, end, end_ns: waited_ns, has_losses: false })
+    }
+
+    fn disk_use(&mut self, counted_ns: u64) -> DiskUse {
+        let mut bytes = || scaled(1 << 20, spread(&mut self.random));
+        let (read_bytes, written_bytes, of_one) = (bytes(), bytes(), bytes());
+        let program = self.one_of(&PROGRAMS);
+        let user = DiskUser { program, process: 4711, read_bytes: of_one, written_bytes: 0 };
+        DiskUse { counted_ns, read_bytes, written_bytes, programs: vec![user] }
     }
 
     fn call(&mut self, cause: HangCause, blocked_ns: u64) -> CallShare {
