@@ -36,7 +36,7 @@ pub fn elf(bytes: &[u8]) {
         addresses.iter().map(|address| CodeAddress { module: Some(index), address: *address });
     let stack = Stack { frames: frames.collect(), end: StackEnd::Lost };
     let sources =
-        SymbolSources { debug_directories: Vec::new(), debuginfod_cache: None, compiled: None };
+        SymbolSources { debug_directories: Vec::new(), compiled: None, ..SymbolSources::default() };
     let mut names = Names::new(sources);
     let first = names.frames(recorder.recording(), 1, &stack);
     assert_eq!(first, names.frames(recorder.recording(), 1, &stack));

@@ -16,6 +16,7 @@ pub mod disposition;
 pub mod extents;
 pub mod file_clock;
 pub mod file_reference;
+pub mod file_worker;
 pub mod heap;
 pub mod launch;
 pub mod locks;

@@ -1,4 +1,4 @@
-//! Mounted file systems, as `/proc/self/mountinfo` lists them.
+//! Mounted file systems, as `/proc/thread-self/mountinfo` lists them.
 
 use std::ffi::OsString;
 use std::io;
@@ -77,13 +77,13 @@ impl MountInfo {
 pub struct Mounts(Vec<MountInfo>);
 
 impl Mounts {
-    /// Reads `/proc/self/mountinfo`.
+    /// Reads `/proc/thread-self/mountinfo`: a thread may have mounts of its own.
     ///
     /// # Errors
     ///
     /// As `read(2)`; without `/proc` there is nothing to read.
     pub fn read() -> io::Result<Mounts> {
-        std::fs::read("/proc/self/mountinfo").map(|text| Mounts::parse(&text))
+        std::fs::read("/proc/thread-self/mountinfo").map(|text| Mounts::parse(&text))
     }
 
     /// Reads those of process `pid`, which may be in another namespace.

@@ -14,7 +14,11 @@ use unjank_trace::stack::{KnownRegisters, Unwinder};
 
 use waiting::{Waiting, build};
 
-fn stack_of(process: u32, registers: &KnownRegisters, recorder: &mut TraceRecorder) -> Stack {
+pub(crate) fn stack_of(
+    process: u32,
+    registers: &KnownRegisters,
+    recorder: &mut TraceRecorder,
+) -> Stack {
     let id = Unwinder::new().capture(process, registers, recorder);
     recorder.recording().stacks[usize::try_from(id.0).unwrap()].clone()
 }
@@ -27,11 +31,11 @@ fn names(frames: &[Frame]) -> Vec<&str> {
     frames.iter().map(|frame| &*frame.name).collect()
 }
 
-fn recorder() -> TraceRecorder {
+pub(crate) fn recorder() -> TraceRecorder {
     TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH)
 }
 
-const READ: u32 = 0;
+pub(crate) const READ: u32 = 0;
 
 #[test]
 fn a_blocked_thread_is_followed_to_its_start_without_frame_pointers() {
@@ -149,7 +153,7 @@ fn functions_are_named_by_symbols_and_without_them_by_where_they_begin() {
 }
 
 /// Runs a tool of binutils or the like.
-fn tool(program: &str, arguments: &[&std::ffi::OsStr]) {
+pub(crate) fn tool(program: &str, arguments: &[&std::ffi::OsStr]) {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -167,8 +171,11 @@ fn names_of(program: &Path, sources: SymbolSources) -> Vec<String> {
 fn names_come_from_wherever_the_debug_file_of_a_stripped_program_is() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let nowhere =
-        || SymbolSources { debug_directories: Vec::new(), debuginfod_cache: None, compiled: None };
+    let nowhere = || SymbolSources {
+        debug_directories: Vec::new(),
+        compiled: None,
+        ..SymbolSources::default()
+    };
     let expected = ["inner", "middle", "outer", "main"];
     let full = build(dir.path(), "chain.c", &["-O2", "-g", "-Wl,--build-id=0x00112233445566"]);
     let (debug, stripped) = (at("chain.debug"), at("stripped"));

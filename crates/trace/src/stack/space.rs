@@ -5,8 +5,11 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, major, minor};
+use sys::file_worker::{DeviceNumber, FileWorker};
+use sys::mounts::Mounts;
 
 use super::image::Image;
 use super::maps::{self, Mapping};
@@ -47,11 +50,22 @@ impl FileKey {
     }
 }
 
+/// For how long one file is waited for. A slow disk reads the largest library in some seconds; a later attempt goes on where it was.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// ELF files that have been read, each once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Images {
     all: Vec<Image>,
     files: HashMap<FileKey, Option<ImageId>>,
+    worker: FileWorker,
+}
+
+impl Default for Images {
+    fn default() -> Images {
+        let worker = FileWorker::new(PATIENCE);
+        Images { all: Vec::new(), files: HashMap::new(), worker }
+    }
 }
 
 impl Images {
@@ -67,17 +81,47 @@ impl Images {
         Some(self.all.len() - 1)
     }
 
-    fn of_file(&mut self, file: File, stat: &Stat) -> Option<ImageId> {
+    /// Reads a file of a device; nothing, if that does not answer in time.
+    fn of_file(
+        &mut self,
+        (device, is_local): (DeviceNumber, bool),
+        file: File,
+        stat: &Stat,
+    ) -> Option<Option<ImageId>> {
         let key = FileKey::of(stat);
         if let Some(known) = self.files.get(&key) {
-            return *known;
+            return Some(*known);
         }
+        // What memory has of it is read at once: a thread beside comes late where the processors are busy.
+        let at_once = is_local.then(|| Image::of_cached_pages(&file)).flatten();
+        let read = match at_once {
+            Some(read) => read.ok(),
+            None => self.worker.run(|| device, || Image::of_file(file).ok())?,
+        };
         // A file that is no ELF file of this machine stays that.
-        let image = Image::of_file(file).ok().and_then(|image| self.add(image));
+        let image = read.and_then(|image| self.add(image));
         if self.files.len() < IMAGES {
             self.files.insert(key, image);
         }
-        image
+        Some(image)
+    }
+
+    /// Finds and reads what is behind a mapping of a process, and a path by which it was reached, if that is another one; nothing, if the
+    /// device does not answer in time.
+    fn of_mapping(&mut self, process: u32, mapping: &Mapping) -> Option<FoundImage> {
+        let (device, wanted) = (mapping.device, mapping.clone());
+        let is_local = opens_at_once(mapping);
+        let found = match is_local.then(|| at_its_path(mapping)).flatten() {
+            Some(found) => Some(found),
+            None => self.worker.run(|| device, move || find(process, &wanted))?,
+        };
+        if let Some(MappingLookup { file, stat, reached_by }) = found {
+            return Some((self.of_file((device, is_local), file, &stat)?, reached_by));
+        }
+        let wanted = mapping.clone();
+        let put_together = move || Image::of_bytes(from_memory(process, &wanted)?).ok();
+        let image = self.worker.run(|| device, put_together)?;
+        Some((image.and_then(|image| self.add(image)), None))
     }
 }
 
@@ -158,30 +202,30 @@ impl AddressSpace {
         if address >= mapping.end {
             return None;
         }
-        Some(*code.get_or_insert_with(|| resolve(self.process, mapping, images, recorder)))
+        if code.is_none() {
+            let (found, is_read) = resolve(self.process, mapping, images, recorder);
+            if !is_read {
+                return Some(found);
+            }
+            *code = Some(found);
+        }
+        *code
     }
 }
 
-/// Finds the file or the memory behind `mapping`.
+/// Finds the file or the memory behind `mapping`, and says whether it could be read: what does not answer now may later.
 fn resolve(
     process: u32,
     mapping: &Mapping,
     images: &mut Images,
     recorder: &mut TraceRecorder,
-) -> CodeLocation {
+) -> (CodeLocation, bool) {
     if mapping.path.is_empty() || mapping.path.starts_with(b"[anon") {
-        return CodeLocation { module: None, image: None, bias: 0 };
+        return (CodeLocation { module: None, image: None, bias: 0 }, true);
     }
-    let mut reached_by = None;
-    let image = match find(process, mapping) {
-        Some(found) => {
-            reached_by = found.reached_by;
-            images.of_file(found.file, &found.stat)
-        }
-        None => from_memory(process, mapping)
-            .and_then(|bytes| Image::of_bytes(bytes).ok())
-            .and_then(|image| images.add(image)),
-    };
+    let found = images.of_mapping(process, mapping);
+    let is_read = found.is_some();
+    let (image, reached_by) = found.unwrap_or_default();
     let known = image.and_then(|image| images.get(image));
     // Without headers the file's own numbering is not known; its offsets stand in.
     let first = known.and_then(|image| image.address_of(mapping.offset)).unwrap_or(mapping.offset);
@@ -190,12 +234,12 @@ fn resolve(
         build_id: known.and_then(|image| image.build_id.clone()),
         reached_by: reached_by.map(|path| path.as_os_str().as_bytes().to_vec()),
     };
-    CodeLocation {
-        module: Some(recorder.module(module)),
-        image,
-        bias: mapping.start.wrapping_sub(first),
-    }
+    let bias = mapping.start.wrapping_sub(first);
+    (CodeLocation { module: Some(recorder.module(module)), image, bias }, is_read)
 }
+
+/// An image, and a path by which it was reached, if that is another one than its own.
+type FoundImage = (Option<ImageId>, Option<PathBuf>);
 
 struct MappingLookup {
     file: File,
@@ -203,24 +247,44 @@ struct MappingLookup {
     reached_by: Option<PathBuf>,
 }
 
+/// Returns whether a file that is mapped opens without a wait: the kernel knows where it is, and a file system on a disk asks nobody
+/// else. One without a disk may: a server, or a program.
+fn opens_at_once(mapping: &Mapping) -> bool {
+    let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
+    let is_local = |mounts: Mounts| {
+        mounts.above(path).is_some_and(|mount| {
+            !mount.is_network() && !mount.is_fuse() && mount.fs_type != "autofs"
+        })
+    };
+    mapping.path.starts_with(b"/") && (mapping.device.0 != 0 || Mounts::read().is_ok_and(is_local))
+}
+
+fn is_it(mapping: &Mapping, stat: &Stat) -> bool {
+    let device = (major(stat.st_dev), minor(stat.st_dev));
+    // Btrfs and overlayfs show one device to `stat` and another in `maps`; theirs has no major number.
+    stat.st_ino == mapping.inode && (device == mapping.device || device.0 == 0)
+}
+
+/// Opens the file of `mapping` where it was mapped, and no other that has taken its name.
+fn at_its_path(mapping: &Mapping) -> Option<MappingLookup> {
+    let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
+    let (file, stat) = open(path).filter(|(_, stat)| is_it(mapping, stat))?;
+    Some(MappingLookup { file, stat, reached_by: None })
+}
+
 /// Opens the file of `mapping`, and no other that has taken its name.
 fn find(process: u32, mapping: &Mapping) -> Option<MappingLookup> {
     if !mapping.path.starts_with(b"/") {
         return None;
     }
-    let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
-    let is_it = |stat: &Stat| {
-        let device = (major(stat.st_dev), minor(stat.st_dev));
-        // Btrfs and overlayfs show one device to `stat` and another in `maps`; theirs has no major number.
-        stat.st_ino == mapping.inode && (device == mapping.device || device.0 == 0)
-    };
-    if let Some((file, stat)) = open(path).filter(|(_, stat)| is_it(stat)) {
-        return Some(MappingLookup { file, stat, reached_by: None });
+    if let Some(found) = at_its_path(mapping) {
+        return Some(found);
     }
+    let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
     let proc = PathBuf::from(format!("/proc/{process}"));
     // A container has a root of its own.
     let inside = proc.join("root").join(path.strip_prefix("/").ok()?);
-    if let Some((file, stat)) = open(&inside).filter(|(_, stat)| is_it(stat)) {
+    if let Some((file, stat)) = open(&inside).filter(|(_, stat)| is_it(mapping, stat)) {
         return Some(MappingLookup { file, stat, reached_by: Some(inside) });
     }
     // Deleted or replaced: the kernel still has it, and gives it to root.

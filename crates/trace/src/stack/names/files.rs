@@ -10,6 +10,9 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ReadCache};
 
+use sys::file_worker::{DeviceNumber, FileWorker};
+use sys::mounts::Mounts;
+
 use super::SymbolSources;
 use super::lines::{Elf, Lines, SECTION};
 use super::symbols::Symbols;
@@ -42,33 +45,108 @@ pub(super) struct Files {
     pub(super) lines: Option<Lines>,
 }
 
+/// A file that may have been split off a module, and the sum that it has then where the module has no build id.
+type DebugFile = (PathBuf, Option<u32>);
+
 impl Files {
-    /// Looks for the files of `module`; without any there are no names.
-    pub(super) fn of(module: &Module, sources: &SymbolSources) -> Files {
-        let mut files = Files::default();
-        let Some((path, image)) = find(module) else { return files };
-        files.image = image;
-        let Some((file, _)) = open(&path) else { return files };
-        let cache = ReadCache::new(file);
-        let Some(elf) = parse(&cache) else { return files };
-        files.exported = Symbols::exported(&elf);
-        files.add(&elf);
-        for debug in debug_files(module, &elf, &path, sources) {
-            if !files.full.is_empty() && files.lines.is_some() {
+    /// Looks for the files of `module`; without any there are no names. Nothing, if it cannot be read in time: it may be later.
+    ///
+    /// What was split off it is left out if that cannot be.
+    pub(super) fn of(
+        module: &Module,
+        sources: &SymbolSources,
+        worker: &mut FileWorker,
+    ) -> Option<Files> {
+        let at = path_of(module);
+        let device = || device_of(&at);
+        let (of, places) = (module.clone(), sources.clone());
+        let (mut files, elsewhere) = worker.run(device, move || Files::of_itself(&of, &places))?;
+        for (path, sum) in &elsewhere {
+            if files.is_complete() {
                 break;
             }
-            let cache = ReadCache::new(debug);
-            if let Some(elf) = parse(&cache) {
-                files.add(&elf);
+            let (found, id, sum) = (path.clone(), module.build_id.clone(), *sum);
+            let read = move || Files::of_debug_file(&found, id.as_deref(), sum);
+            files.join(worker.run(|| device_of(path), read).flatten());
+        }
+        if files.full.is_empty() && !elsewhere.is_empty() {
+            let of = module.clone();
+            files.join(worker.run(device, move || Files::packed_in(&of))?);
+        }
+        Some(files)
+    }
+
+    /// Returns whether nothing more is looked for.
+    fn is_complete(&self) -> bool {
+        !self.full.is_empty() && self.lines.is_some()
+    }
+
+    /// Adds what another file of the same module says.
+    fn join(&mut self, other: Option<Files>) {
+        let Some(Files { full, lines, .. }) = other else { return };
+        self.full.extend(full);
+        if self.lines.is_none() {
+            self.lines = lines;
+        }
+    }
+
+    /// Reads the file of a module, and those on the same device that were split off it. Returns where more may be, the surest first.
+    fn of_itself(module: &Module, sources: &SymbolSources) -> (Files, Vec<DebugFile>) {
+        let mut files = Files::default();
+        let Some((path, image)) = find(module) else { return (files, Vec::new()) };
+        files.image = image;
+        let Some((file, _)) = open(&path) else { return (files, Vec::new()) };
+        let cache = ReadCache::new(file);
+        let Some(elf) = parse(&cache) else { return (files, Vec::new()) };
+        files.exported = Symbols::exported(&elf);
+        files.add(&elf);
+        let mounts = Mounts::read().unwrap_or_default();
+        let device = |path: &Path| mounts.above(path).map(|mount| mount.device);
+        let own = device(&path);
+        let mut elsewhere = Vec::new();
+        for (found, sum) in debug_files(module, &elf, &path, sources) {
+            if files.is_complete() {
+                return (files, Vec::new());
+            }
+            if found == path {
+                continue;
+            }
+            match device(&found) == own {
+                true => files.join(Files::of_debug_file(&found, module.build_id.as_deref(), sum)),
+                false => elsewhere.push((found, sum)),
             }
         }
-        if files.full.is_empty()
-            && let Some(packed) = unpacked(&elf)
-            && let Some(elf) = parse(&ReadCache::new(Cursor::new(packed)))
-        {
-            files.add(&elf);
+        if files.full.is_empty() && elsewhere.is_empty() {
+            files.join(Files::packed_inside(&elf));
         }
-        files
+        (files, elsewhere)
+    }
+
+    fn of_debug_file(path: &Path, id: Option<&[u8]>, sum: Option<u32>) -> Option<Files> {
+        let (file, _) = open(path)?;
+        let is_it = match id {
+            Some(id) => Image::of_file(file).ok()?.build_id.as_deref() == Some(id),
+            // Without build ids the sum over the whole file is what ties the two together.
+            None => checksum(file) == sum,
+        };
+        let (file, _) = is_it.then(|| open(path)).flatten()?;
+        let mut files = Files::default();
+        files.add(&parse(&ReadCache::new(file))?);
+        Some(files)
+    }
+
+    /// Reads the symbols that are packed inside of a module.
+    fn packed_in(module: &Module) -> Option<Files> {
+        let (path, _) = find(module)?;
+        let cache = ReadCache::new(open(&path)?.0);
+        Files::packed_inside(&parse(&cache)?)
+    }
+
+    fn packed_inside<R: Read + Seek>(elf: &Elf<'_, R>) -> Option<Files> {
+        let packed = ReadCache::new(Cursor::new(unpacked(elf)?));
+        let mut files = Files::default();
+        files.add(&parse(&packed)?);
+        Some(files)
     }
 
     fn add<R: Read + Seek>(&mut self, elf: &Elf<'_, R>) {
@@ -80,6 +158,18 @@ impl Files {
             self.lines = Lines::of(elf);
         }
     }
+}
+
+/// Returns where the file of a module is.
+pub(super) fn path_of(module: &Module) -> PathBuf {
+    let path = module.reached_by.as_deref().unwrap_or(&module.path);
+    OsStr::from_bytes(path).into()
+}
+
+/// Returns the device that a path is on by the table of mounts alone: the path itself is not looked at.
+pub(super) fn device_of(path: &Path) -> DeviceNumber {
+    let mounts = Mounts::read().unwrap_or_default();
+    mounts.above(path).map_or((0, 0), |mount| mount.device)
 }
 
 /// Reads the headers of a file whose sections are all of a size that can be read, and its tables of symbols.
@@ -111,13 +201,13 @@ fn find(module: &Module) -> Option<(PathBuf, Image)> {
     })
 }
 
-/// Opens the separate debug files of `module` one by one, the surest first.
-fn debug_files<'all, R: Read + Seek>(
-    module: &'all Module,
+/// Returns where the separate debug files of `module` may be, the surest first.
+fn debug_files<R: Read + Seek>(
+    module: &Module,
     elf: &Elf<'_, R>,
-    path: &'all Path,
-    sources: &'all SymbolSources,
-) -> impl Iterator<Item = File> + use<'all, R> {
+    path: &Path,
+    sources: &SymbolSources,
+) -> Vec<DebugFile> {
     let id = module.build_id.as_deref();
     let hex = id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     let mut paths = Vec::new();
@@ -141,15 +231,7 @@ fn debug_files<'all, R: Read + Seek>(
     if let (Some(hex), Some(cache)) = (&hex, &sources.debuginfod_cache) {
         paths.push((cache.join(hex).join("debuginfo"), None));
     }
-    paths.into_iter().filter_map(move |(found, sum)| {
-        let (file, _) = open(&found)?;
-        let is_it = match id {
-            Some(id) => Image::of_file(file).ok()?.build_id.as_deref() == Some(id),
-            // Without build ids the sum over the whole file is what ties the two together.
-            None => checksum(file) == sum,
-        };
-        (is_it && found != path).then(|| open(&found)).flatten().map(|(file, _)| file)
-    })
+    paths
 }
 
 /// Unpacks `.gnu_debugdata`: an ELF file with the private symbols, as Fedora's files carry it.

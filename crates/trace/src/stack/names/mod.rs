@@ -11,13 +11,17 @@ mod lines;
 mod symbols;
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use self::files::Files;
+use sys::file_worker::FileWorker;
+
+use self::files::{Files, device_of, path_of};
 use self::jit::Compiled;
 pub use self::lines::SourceLine;
 use super::cfi::Function;
+use super::space::PATIENCE;
 use crate::recording::{CodeAddress, Module, Recording, Stack};
 
 /// The most processes whose compiled functions are remembered.
@@ -35,6 +39,8 @@ pub struct SymbolSources {
     pub debuginfod_cache: Option<PathBuf>,
     /// Where programs that compile at run time say what they compiled: `/tmp`.
     pub compiled: Option<PathBuf>,
+    /// For how long one file is waited for: a file system may not answer.
+    pub patience: Duration,
 }
 
 impl Default for SymbolSources {
@@ -43,6 +49,7 @@ impl Default for SymbolSources {
             debug_directories: vec!["/usr/lib/debug".into()],
             debuginfod_cache: None,
             compiled: Some(super::space::COMPILED.into()),
+            patience: PATIENCE,
         }
     }
 }
@@ -101,6 +108,7 @@ impl Frame {
 pub struct Names {
     sources: SymbolSources,
     files: HashMap<Module, Files>,
+    worker: FileWorker,
     compiled: HashMap<u32, Compiled>,
     named: HashMap<(Module, u64, bool), Vec<Frame>>,
 }
@@ -109,7 +117,13 @@ impl Names {
     /// Creates one that looks in `sources`.
     #[must_use]
     pub fn new(sources: SymbolSources) -> Names {
-        Names { sources, files: HashMap::new(), compiled: HashMap::new(), named: HashMap::new() }
+        Names {
+            worker: FileWorker::new(sources.patience),
+            sources,
+            files: HashMap::new(),
+            compiled: HashMap::new(),
+            named: HashMap::new(),
+        }
     }
 
     /// Reads the files of the modules that these stacks go through, on all processors; what is not read is read when it is needed.
@@ -124,17 +138,19 @@ impl Names {
         let unread = |module: &&Module| !self.files.contains_key(*module);
         let mut modules: Vec<&Module> = modules.iter().filter_map(module).filter(unread).collect();
         // The largest is taken first: nobody waits for it at the end.
-        modules.sort_by_cached_key(|module| len_bytes(module));
+        modules.sort_by_cached_key(|module| len_bytes(module, &mut self.worker));
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let count = count.min(modules.len()).min(READERS);
         let queue = Mutex::new(modules);
         let sources = &self.sources;
         let read = || {
-            let mut read = Vec::new();
+            let (mut read, mut worker) = (Vec::new(), FileWorker::new(sources.patience));
             loop {
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let Some(module) = next else { return read };
-                read.push((module.clone(), Files::of(module, sources)));
+                read.extend(
+                    Files::of(module, sources, &mut worker).map(|files| (module.clone(), files)),
+                );
             }
         };
         let files: Vec<(Module, Files)> = std::thread::scope(|scope| {
@@ -200,9 +216,13 @@ impl Names {
         address: CodeAddress,
         is_exact: bool,
     ) -> (Vec<Frame>, bool) {
-        let Names { sources, files, named, .. } = self;
+        let Names { sources, files, named, worker, .. } = self;
         if !files.contains_key(module) {
-            files.insert(module.clone(), Files::of(module, sources));
+            let Some(read) = Files::of(module, sources, worker) else {
+                let unread = name(&Files::default(), module, address, address.address, None);
+                return (unread, false);
+            };
+            files.insert(module.clone(), read);
         }
         let Some(files) = files.get(module) else { return (Vec::new(), false) };
         let lookup = if is_exact { address.address } else { address.address.wrapping_sub(1) };
@@ -222,11 +242,12 @@ impl Names {
     }
 }
 
-/// Returns how long the file of a module is; 0 if there is none.
-fn len_bytes(module: &Module) -> u64 {
-    use std::os::unix::ffi::OsStrExt;
-    let path = module.reached_by.as_deref().unwrap_or(&module.path);
-    std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(path))).map_or(0, |file| file.len())
+/// Returns how long the file of a module is; 0 if there is none, or it is not told in time.
+fn len_bytes(module: &Module, worker: &mut FileWorker) -> u64 {
+    let path = path_of(module);
+    let of_file = path.clone();
+    let asked = move || std::fs::metadata(of_file).map_or(0, |file| file.len());
+    worker.run(|| device_of(&path), asked).unwrap_or_default()
 }
 
 /// Climbs down the ladder of names.
