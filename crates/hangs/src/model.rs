@@ -578,6 +578,15 @@ impl Hang {
         })
     }
 
+    /// Returns what its cause is called in a sentence.
+    #[must_use]
+    pub fn cause_words(&self) -> &'static str {
+        match self.cause {
+            HangCause::OtherCall if self.ran_out_of_time() => "waiting until its time limit",
+            cause => cause.words(),
+        }
+    }
+
     /// Returns when it ended, or until when it is known to have gone on, in nanoseconds since 1970.
     #[must_use]
     pub fn ended_ns(&self) -> u64 {

@@ -104,10 +104,7 @@ impl HangTextStyle<'_> {
     }
 
     fn waited_for(&self, hang: &Hang) -> String {
-        let words = match hang.cause {
-            HangCause::OtherCall if hang.ran_out_of_time() => "waiting until its time limit",
-            cause => cause.words(),
-        };
+        let words = hang.cause_words();
         let is_call = !matches!(
             hang.cause,
             HangCause::Computing
@@ -431,4 +428,4 @@ pub fn kept_text(outcome: &EraseOutcome) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

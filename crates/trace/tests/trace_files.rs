@@ -109,14 +109,18 @@ fn on_a_stuck_disk() {
         let (waiting, registers) = Waiting::start(&mut Command::new(program), READ);
         let mut recorder = recorder();
         let stack = stack_of(waiting.id(), &registers, &mut recorder);
-        (waiting, recorder.recording().clone(), stack)
+        (waiting, registers, recorder.recording().clone(), stack)
     });
     let named = |names: &mut Names| {
         programs
             .each_ref()
-            .map(|(waiting, recording, stack)| names.frames(recording, waiting.id(), stack))
+            .map(|(waiting, _, recording, stack)| names.frames(recording, waiting.id(), stack))
     };
     stuck.stop();
+    // Its tables are not read: where the thread is, is known, and its callers are not.
+    let (waiting, registers, ..) = &programs[1];
+    let of_libc = stack_of(waiting.id(), registers, &mut recorder());
+    assert!(!of_libc.frames.is_empty(), "{of_libc:?}");
     let mut names = Names::new(sources(&stuck.disk.path()));
     let [of_stripped, of_disk] = named(&mut names);
     for frames in [&of_stripped, &of_disk] {

@@ -53,7 +53,7 @@ fn sentence(hang: &Hang) -> String {
     let place =
         hang.blamed_frame().map_or(String::new(), |frame| format!(", in {}", frame.function));
     let length = report::figure::duration(std::time::Duration::from_nanos(hang.length_ns));
-    let sentence = format!("{} froze {length}: {}{place}", hang.program, hang.cause.words());
+    let sentence = format!("{} froze {length}: {}{place}", hang.program, hang.cause_words());
     visible(&sentence, Charset::Unicode).into_owned()
 }
 

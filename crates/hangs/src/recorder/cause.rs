@@ -145,6 +145,13 @@ pub(crate) fn with_chain(cause: HangCause, hang: &Hang) -> HangCause {
         HangCause::Lock | HangCause::OtherProgram if hang.ran_out_of_time() && !has_peer => {
             HangCause::OtherCall
         }
+        // What is registered in an `epoll` is not known, but who ended the wait.
+        HangCause::OtherCall
+            if object.is_some_and(|object| object.name == "[eventpoll]")
+                && hang.peer().is_some() =>
+        {
+            HangCause::OtherProgram
+        }
         cause => cause,
     }
 }
@@ -281,6 +288,40 @@ pub(super) mod tests {
         let called = [&lock[..], &[handler]].concat();
         assert_eq!(with_stack(HangCause::Lock, asks(&called)), HangCause::Lock);
         assert_eq!(with_stack(HangCause::Sync, asks(&call)), HangCause::Sync);
+    }
+
+    #[test]
+    fn who_ended_a_wait_tells_what_it_was_for() {
+        use crate::model::{HangChain, HangHop};
+        let hop = |process| HangHop {
+            program: "sh".to_owned(),
+            process,
+            unit: String::new(),
+            call: String::new(),
+            function: String::new(),
+            waited_ns: 80,
+        };
+        let told = |call: &str, name: &str, hops: Vec<HangHop>, end: &str| {
+            let mut waits = share(call, 80, Some(ObjectKind::Other));
+            if let Some(object) = &mut waits.object {
+                object.name = name.to_owned();
+            }
+            let cause = waits.cause();
+            let mut hang = crate::text::tests::hostile(cause, ObjectKind::Other);
+            (hang.process, hang.length_ns, hang.calls) = (7, 100, vec![waits]);
+            let end = end.to_owned();
+            hang.chain = Some(HangChain { hops, end, end_ns: 80, has_losses: false });
+            with_chain(cause, &hang)
+        };
+        let (own, other) = (hop(7), hop(8));
+        let alone = || vec![own.clone()];
+        let both = || vec![own.clone(), other.clone()];
+        assert_eq!(told("poll", "pipe:[1]", alone(), "timer"), HangCause::OtherCall);
+        assert_eq!(told("poll", "pipe:[1]", alone(), "disk"), HangCause::OtherProgram);
+        assert_eq!(told("poll", "pipe:[1]", both(), "timer"), HangCause::OtherProgram);
+        assert_eq!(told("poll", "named pipe /x", alone(), "timer"), HangCause::OtherProgram);
+        assert_eq!(told("epoll_wait", "[eventpoll]", both(), "timer"), HangCause::OtherProgram);
+        assert_eq!(told("epoll_wait", "[eventpoll]", alone(), "timer"), HangCause::OtherCall);
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn a_wait_that_its_own_time_limit_ended_is_told_as_that() {
 }
 
 /// A hang all of whose texts are what a terminal or a page would obey.
-fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
+pub(crate) fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
     let text = "\u{1b}[31m\u{202e}\n\r\u{9b}2J<b>&\"".to_owned();
     let object = CallObject {
         kind,

@@ -1,14 +1,12 @@
 //! An ELF file as far as unwinding needs it: segments, build id and unwind tables, copied out so that nobody can change them under us.
 
-use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Cursor, IoSliceMut, Read, Seek, SeekFrom};
+use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ReadCache, ReadRef};
-use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::cfi::Table;
 
@@ -54,35 +52,6 @@ pub(crate) struct Image {
     pub(crate) tables: Vec<Table>,
 }
 
-/// A file of which only that is read which is in memory.
-struct CachedPages<'a> {
-    file: &'a File,
-    at: u64,
-    is_missing: &'a Cell<bool>,
-}
-
-impl Read for CachedPages<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut parts = [IoSliceMut::new(buffer)];
-        let read = preadv2(self.file, &mut parts, self.at, ReadWriteFlags::NOWAIT);
-        let read = read.inspect_err(|_| self.is_missing.set(true))?;
-        self.at = self.at.saturating_add(read.try_into().unwrap_or(u64::MAX));
-        Ok(read)
-    }
-}
-
-impl Seek for CachedPages<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let (from, by) = match to {
-            SeekFrom::Start(at) => (at, 0),
-            SeekFrom::Current(by) => (self.at, by),
-            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
-        };
-        self.at = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
-    }
-}
-
 impl Image {
     /// Reads `file`.
     ///
@@ -91,18 +60,6 @@ impl Image {
     /// Files that are no x86-64 ELF; without unwind tables there is an image without tables.
     pub(crate) fn of_file(file: File) -> Result<Image, ImageError> {
         Image::read(&ReadCache::new(file))
-    }
-
-    /// Reads `file` as far as memory has it: nothing, if a page is missing, or its file system cannot say.
-    ///
-    /// # Errors
-    ///
-    /// As [`Image::of_file`].
-    pub(crate) fn of_cached_pages(file: &File) -> Option<Result<Image, ImageError>> {
-        let is_missing = Cell::new(false);
-        let read =
-            Image::read(&ReadCache::new(CachedPages { file, at: 0, is_missing: &is_missing }));
-        (!is_missing.get()).then_some(read)
     }
 
     /// Reads the bytes of a file, or as much of it as was in memory.

@@ -84,7 +84,7 @@ impl Images {
     /// Reads a file of a device; nothing, if that does not answer in time.
     fn of_file(
         &mut self,
-        (device, is_local): (DeviceNumber, bool),
+        device: DeviceNumber,
         file: File,
         stat: &Stat,
     ) -> Option<Option<ImageId>> {
@@ -92,12 +92,8 @@ impl Images {
         if let Some(known) = self.files.get(&key) {
             return Some(*known);
         }
-        // What memory has of it is read at once: a thread beside comes late where the processors are busy.
-        let at_once = is_local.then(|| Image::of_cached_pages(&file)).flatten();
-        let read = match at_once {
-            Some(read) => read.ok(),
-            None => self.worker.run(|| device, || Image::of_file(file).ok())?,
-        };
+        // Also what memory has of it: with `RWF_NOWAIT` a read may still wait until the file system has noted when it was.
+        let read = self.worker.run(|| device, || Image::of_file(file).ok())?;
         // A file that is no ELF file of this machine stays that.
         let image = read.and_then(|image| self.add(image));
         if self.files.len() < IMAGES {
@@ -110,13 +106,12 @@ impl Images {
     /// device does not answer in time.
     fn of_mapping(&mut self, process: u32, mapping: &Mapping) -> Option<FoundImage> {
         let (device, wanted) = (mapping.device, mapping.clone());
-        let is_local = opens_at_once(mapping);
-        let found = match is_local.then(|| at_its_path(mapping)).flatten() {
+        let found = match opens_at_once(mapping).then(|| at_its_path(mapping)).flatten() {
             Some(found) => Some(found),
             None => self.worker.run(|| device, move || find(process, &wanted))?,
         };
         if let Some(MappingLookup { file, stat, reached_by }) = found {
-            return Some((self.of_file((device, is_local), file, &stat)?, reached_by));
+            return Some((self.of_file(device, file, &stat)?, reached_by));
         }
         let wanted = mapping.clone();
         let put_together = move || Image::of_bytes(from_memory(process, &wanted)?).ok();
@@ -247,8 +242,8 @@ struct MappingLookup {
     reached_by: Option<PathBuf>,
 }
 
-/// Returns whether a file that is mapped opens without a wait: the kernel knows where it is, and a file system on a disk asks nobody
-/// else. One without a disk may: a server, or a program.
+/// Returns whether a file that is mapped opens without a wait: the kernel knows where it is, unless it was removed, and a file system
+/// on a disk asks nobody else. One without a disk may: a server, or a program.
 fn opens_at_once(mapping: &Mapping) -> bool {
     let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
     let is_local = |mounts: Mounts| {
@@ -256,7 +251,8 @@ fn opens_at_once(mapping: &Mapping) -> bool {
             !mount.is_network() && !mount.is_fuse() && mount.fs_type != "autofs"
         })
     };
-    mapping.path.starts_with(b"/") && (mapping.device.0 != 0 || Mounts::read().is_ok_and(is_local))
+    let is_there = mapping.path.starts_with(b"/") && !mapping.path.ends_with(b" (deleted)");
+    is_there && (mapping.device.0 != 0 || Mounts::read().is_ok_and(is_local))
 }
 
 fn is_it(mapping: &Mapping, stat: &Stat) -> bool {
