@@ -1,28 +1,35 @@
-//! Work on files that a file system may hold up for as long as it likes: a server that does not answer, a disk that fails. A thread does
-//! it, and whoever wants it waits only so long.
+//! Reads of files that a file system may delay without end: a server that does not answer, a disk that fails. A thread does them, and the
+//! caller waits for a limited time.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The most threads of a worker that are held up; with more nothing is begun.
-const MOST_HELD: usize = 16;
-/// How long is waited while other work is held up, in parts of the limit: who is not the first must not wait as long again.
-const PART: u32 = 10;
+/// The most threads that may be stalled; with more no work begins.
+const MOST_STALLED: usize = 16;
+/// While other work is stalled, the limit is divided by this: callers that come later do not wait as long again.
+const WHILE_STALLED: u32 = 10;
 
 /// The numbers of a device, major and minor.
 pub type DeviceNumber = (u32, u32);
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Work that did not end in time.
+struct StalledWork {
+    device: DeviceNumber,
+    has_ended: Arc<AtomicBool>,
+}
+
 /// A thread that works on files, started when there is something to do.
+///
+/// A clone has a thread of its own, and knows which devices have stalled another one.
 pub struct FileWorker {
     limit: Duration,
     jobs: Option<Sender<Job>>,
-    /// The devices of work that was not over in time, and whether it is by now.
-    held: Vec<(DeviceNumber, Arc<AtomicBool>)>,
+    stalled: Arc<Mutex<Vec<StalledWork>>>,
 }
 
 impl fmt::Debug for FileWorker {
@@ -31,54 +38,65 @@ impl fmt::Debug for FileWorker {
     }
 }
 
+impl Clone for FileWorker {
+    fn clone(&self) -> FileWorker {
+        FileWorker { limit: self.limit, jobs: None, stalled: Arc::clone(&self.stalled) }
+    }
+}
+
 impl FileWorker {
-    /// Creates one for work that is waited for no longer than `limit`.
+    /// Creates one whose callers wait no longer than `limit`.
     #[must_use]
     pub fn new(limit: Duration) -> FileWorker {
-        FileWorker { limit, jobs: None, held: Vec::new() }
+        FileWorker { limit, jobs: None, stalled: Arc::default() }
     }
 
-    /// Returns what `work` on files of a device returns. Nothing, if it is not over in time, if earlier work on the same device still is
-    /// not, or if no thread can be started; what was begun goes on then, and what it returns is dropped.
+    /// Returns what `work` on files of a device returns. Returns nothing if the work does not end in time, if earlier work on the same
+    /// device is still stalled, or if no thread can be started. Work that has begun goes on, and its result is dropped.
     pub fn run<T: Send + 'static>(
         &mut self,
         device: impl Fn() -> DeviceNumber,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        self.held.retain(|(_, is_over)| !is_over.load(Ordering::Acquire));
-        let mut limit = self.limit;
-        if !self.held.is_empty() {
-            let number = device();
-            let is_held = self.held.iter().any(|(held, _)| *held == number);
-            if is_held || self.held.len() >= MOST_HELD {
-                return None;
-            }
-            limit /= PART;
-        }
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
+        let limit = match self.is_stalled() {
+            false => self.limit,
+            true if self.may_begin(device()) => self.limit / WHILE_STALLED,
+            true => return None,
+        };
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
         let (answer, answered) = sync_channel(1);
         let job = Box::new(move || {
             let done = work();
-            // Said first: who reads the answer may ask again at once.
-            over.store(true, Ordering::Release);
-            // Nobody may wait for it any more.
+            // Before the answer: the caller may run other work at once.
+            ended.store(true, Ordering::Release);
+            // Nobody waits for it after the limit.
             let _ = answer.send(done);
         });
         self.jobs()?.send(job).ok()?;
-        match answered.recv_timeout(limit) {
-            Ok(done) => Some(done),
-            Err(RecvTimeoutError::Timeout) => {
-                // The thread ends with its work.
-                self.jobs = None;
-                self.held.push((device(), is_over));
-                None
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                self.jobs = None;
-                None
-            }
+        let answer = answered.recv_timeout(limit);
+        if answer.is_err() {
+            // The thread ends with its work, or has ended by a panic.
+            self.jobs = None;
         }
+        if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            let work = StalledWork { device: device(), has_ended };
+            self.stalled.lock().unwrap_or_else(PoisonError::into_inner).push(work);
+        }
+        answer.ok()
+    }
+
+    /// Returns whether any work is stalled, of this worker or of one that it was cloned from.
+    fn is_stalled(&self) -> bool {
+        let mut stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
+        stalled.retain(|work| !work.has_ended.load(Ordering::Acquire));
+        !stalled.is_empty()
+    }
+
+    /// Returns whether no work on a device is stalled, nor too much on others.
+    fn may_begin(&self, device: DeviceNumber) -> bool {
+        let stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
+        stalled.len() < MOST_STALLED && stalled.iter().all(|work| work.device != device)
     }
 
     fn jobs(&mut self) -> Option<&Sender<Job>> {
@@ -98,11 +116,12 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(50);
 
     #[test]
-    fn work_that_is_held_up_holds_up_no_work_on_other_devices() {
+    fn stalled_work_delays_no_work_on_other_devices() {
         let mut worker = FileWorker::new(LIMIT);
         let (release, wait) = channel::<()>();
         assert_eq!(worker.run(|| (0, 7), move || wait.recv().is_err()), None);
-        assert_eq!(worker.run(|| (0, 7), || 1), None, "what holds it up is not asked again");
+        assert_eq!(worker.run(|| (0, 7), || 1), None, "the device that stalls is not asked again");
+        assert_eq!(worker.clone().run(|| (0, 7), || 1), None, "not by a clone, either");
         // On a busy machine a short limit may pass before the thread runs.
         let asks = || worker.run(|| (8, 1), || 2);
         assert_eq!(std::iter::repeat_with(asks).flatten().next(), Some(2));
@@ -112,24 +131,22 @@ mod tests {
     }
 
     #[test]
-    fn no_further_thread_begins_while_many_are_held_up() {
-        let mut worker = FileWorker::new(LIMIT);
+    fn all_clones_together_have_a_limited_number_of_stalled_threads() {
+        let worker = FileWorker::new(LIMIT);
         let mut releases = Vec::new();
         for minor in 0..40 {
             let (release, wait) = channel::<()>();
-            assert_eq!(worker.run(|| (0, minor), move || wait.recv().is_err()), None);
+            assert_eq!(worker.clone().run(|| (0, minor), move || wait.recv().is_err()), None);
             releases.push(release);
         }
-        assert_eq!(worker.held.len(), MOST_HELD);
+        assert_eq!(worker.stalled.lock().unwrap().len(), MOST_STALLED);
     }
 
     #[test]
-    fn work_that_panics_returns_nothing_and_the_next_is_done() {
+    fn work_that_panics_returns_nothing_and_the_next_work_is_done() {
         let mut worker = FileWorker::new(Duration::from_secs(60));
-        assert_eq!(
-            worker.run(|| (8, 1), || if LIMIT.is_zero() { 1 } else { panic!("as planned") }),
-            None
-        );
+        let panics = || if LIMIT.is_zero() { 1 } else { panic!("as planned") };
+        assert_eq!(worker.run(|| (8, 1), panics), None);
         assert_eq!(worker.run(|| (8, 1), || 2), Some(2));
     }
 }

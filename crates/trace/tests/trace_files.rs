@@ -9,15 +9,23 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use slowdisk::{DiskProfile, ModelDisk};
 use sys::clock::Clock;
+use sys::file_worker::FileWorker;
+use unjank_trace::recording::StackEnd;
+use unjank_trace::stack::Unwinder;
 use unjank_trace::stack::names::{Frame, NameCertainty, Names, SymbolSources};
 
 use crate::trace_stacks::{READ, recorder, stack_of, tool};
 use crate::waiting::{Waiting, build, pause};
+
+/// How long one file may take: a busy machine reads those of other disks in a tenth of that.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// A clock that stands still unless it is set: no request of a disk that goes by it is over before.
 #[derive(Debug, Default)]
@@ -34,9 +42,13 @@ impl Clock for SetClock {
 }
 
 /// A disk whose requests take a second by a clock that stands still.
+///
+/// Nobody can end a process that waits for a disk of its own. After a minute the clock goes on, and the test fails.
 struct StuckDisk {
     disk: ModelDisk,
     clock: Arc<SetClock>,
+    _answered: Sender<()>,
+    was_waited_for: Arc<AtomicBool>,
     _directory: tempfile::TempDir,
 }
 
@@ -48,14 +60,38 @@ impl StuckDisk {
         let profile = DiskProfile { command: second, ..DiskProfile::named("ssd").unwrap() };
         let of_disk: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
         let disk = ModelDisk::make(profile, 64 << 20, directory.path(), of_disk).unwrap();
-        StuckDisk { disk, clock, _directory: directory }
+        let (answered, is_answered) = channel::<()>();
+        let was_waited_for = Arc::new(AtomicBool::new(false));
+        let (late, of_late) = (Arc::clone(&was_waited_for), Arc::clone(&clock));
+        std::thread::spawn(move || {
+            let mut rest = Duration::from_secs(60);
+            while is_answered.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+                late.store(true, Ordering::Relaxed);
+                of_late.0.fetch_add(3600, Ordering::Relaxed);
+                rest = second;
+            }
+        });
+        StuckDisk { disk, clock, _answered: answered, was_waited_for, _directory: directory }
     }
 
-    /// Forgets what memory has of its files, and answers no more.
-    fn stop(&self) {
+    /// Forgets what memory has of its files, and answers no more, while the journal of the file system writes the times of `path`.
+    fn stop(&self, path: &Path) -> JoinHandle<()> {
         rustix::fs::sync();
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+        let file = fs::File::open(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         self.disk.set_delays(true);
+        let (begun, begins) = channel();
+        let synced = std::thread::spawn(move || {
+            begun.send(rustix::thread::gettid()).unwrap();
+            file.sync_all().unwrap();
+        });
+        let thread = begins.recv().unwrap();
+        let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+        while !fs::read_to_string(&stat).unwrap().contains(") D ") {
+            pause();
+        }
+        synced
     }
 
     fn answer(&self) {
@@ -75,7 +111,6 @@ fn sources(debug: &Path) -> SymbolSources {
     SymbolSources {
         debug_directories: vec![debug.to_owned()],
         compiled: None,
-        patience: Duration::from_secs(5),
         ..SymbolSources::default()
     }
 }
@@ -116,12 +151,17 @@ fn on_a_stuck_disk() {
             .each_ref()
             .map(|(waiting, _, recording, stack)| names.frames(recording, waiting.id(), stack))
     };
-    stuck.stop();
-    // Its tables are not read: where the thread is, is known, and its callers are not.
+    let synced = stuck.stop(&on_disk);
+    // Without the tables of its file the callers of its function are not known.
     let (waiting, registers, ..) = &programs[1];
-    let of_libc = stack_of(waiting.id(), registers, &mut recorder());
-    assert!(!of_libc.frames.is_empty(), "{of_libc:?}");
-    let mut names = Names::new(sources(&stuck.disk.path()));
+    let worker = FileWorker::new(LIMIT);
+    let mut unwinder = Unwinder::with_worker(worker.clone());
+    let mut in_memory = recorder();
+    let id = unwinder.capture(waiting.id(), registers, &mut in_memory);
+    let stack = &in_memory.recording().stacks[usize::try_from(id.0).unwrap()];
+    assert_eq!((stack.frames.len(), stack.end), (2, StackEnd::Lost), "{stack:?}");
+    let sources = || sources(&stuck.disk.path());
+    let mut names = Names::with_worker(sources(), worker);
     let [of_stripped, of_disk] = named(&mut names);
     for frames in [&of_stripped, &of_disk] {
         assert_eq!(frames[0].name, "read", "another file: {frames:?}");
@@ -129,6 +169,7 @@ fn on_a_stuck_disk() {
     // What its own file says is told; of the one on the disk no more than where in it.
     assert!(of_stripped[1].name.starts_with("fn@"), "{of_stripped:?}");
     assert_eq!(of_disk[1].trust, NameCertainty::Offset, "{of_disk:?}");
+    assert!(!stuck.was_waited_for.load(Ordering::Relaxed), "the disk was waited for");
     stuck.answer();
     let expected = ["inner", "middle", "outer", "main"];
     let is_named = |frames: &[Frame]| {
@@ -139,6 +180,7 @@ fn on_a_stuck_disk() {
     while !is_named(&named(&mut names)[1]) {
         pause();
     }
-    let mut names = Names::new(sources(&stuck.disk.path()));
+    synced.join().unwrap();
+    let mut names = Names::new(sources());
     assert!(named(&mut names).iter().all(|frames| is_named(frames)));
 }

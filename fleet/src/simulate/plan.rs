@@ -242,8 +242,8 @@ impl MachinePlan {
         let calls = (0..self.random.usize(0..4)).map(|at| self.call(cause, rest >> at)).collect();
         let blamed = self.random.u32(0..u32::try_from(frames.len()).unwrap_or(1).min(4));
         let blamed = self.random.u32(0..10).checked_sub(1).map(|_| blamed);
-        // A stack is blamed the same each time.
         let process = self.random.u32(1000..200_000);
+        // A stack is blamed the same each time.
         let blamed = blamed.map(|_| u32::try_from(frames.len() % 4).unwrap_or(0));
         Hang {
             number,

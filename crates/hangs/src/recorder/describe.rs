@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, SystemTime};
 
+use sys::file_worker::FileWorker;
 use trace::call::StackId;
 use trace::place::NAMED_PIPE;
 use trace::recorder::TraceRecorder;
@@ -15,7 +16,7 @@ use trace::recording::{Backend, StackEnd};
 use trace::stack::blame::blame;
 use trace::stack::names::{Frame, Names, SymbolSources};
 use trace::stack::waits::asks;
-use trace::stack::{FRAMES, KnownRegisters, Unwinder};
+use trace::stack::{FILE_TIME_LIMIT, FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
 use super::callers::{CallChain, WaitCallers, evidence_of};
@@ -223,6 +224,8 @@ pub(crate) struct HangDescriber {
     recorder: TraceRecorder,
     unwinder: Unwinder,
     names: Names,
+    /// What reads files for both, also after their caches were cleared.
+    files: FileWorker,
     sources: SymbolSources,
     open: HashMap<u64, CollectedStacks>,
     store: HangStore,
@@ -241,10 +244,12 @@ impl HangDescriber {
         counters: Arc<SharedCounters>,
         answers: Sender<PlaceAnswer>,
     ) -> HangDescriber {
+        let files = FileWorker::new(FILE_TIME_LIMIT);
         HangDescriber {
             recorder: TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH),
-            unwinder: Unwinder::new(),
-            names: Names::new(sources.clone()),
+            unwinder: Unwinder::with_worker(files.clone()),
+            names: Names::with_worker(sources.clone(), files.clone()),
+            files,
             sources,
             open: HashMap::new(),
             store,
@@ -394,8 +399,9 @@ impl HangDescriber {
         }
         self.open = open;
         self.recorder = TraceRecorder::new(Backend::Peek, Vec::new(), SystemTime::UNIX_EPOCH);
-        self.unwinder = Unwinder::new();
-        self.names = Names::new(self.sources.clone());
+        // What is stalled stays known: else each clearing would begin to wait for it anew.
+        self.unwinder = Unwinder::with_worker(self.files.clone());
+        self.names = Names::with_worker(self.sources.clone(), self.files.clone());
         sys::heap::give_back_freed();
     }
 

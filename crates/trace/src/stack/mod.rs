@@ -20,8 +20,10 @@ pub mod waits;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use gimli::UnwindContext;
+use sys::file_worker::FileWorker;
 
 use self::image::Image;
 use self::maps::Mapping;
@@ -48,6 +50,10 @@ const INNER_FRAMES: usize = 16;
 /// The most rules that are remembered: some 20 MB.
 const RULES: usize = 1 << 17;
 
+/// How long reading one file may take. A slow disk takes some seconds for the largest library; a later attempt finds what was read in
+/// memory.
+pub const FILE_TIME_LIMIT: Duration = Duration::from_secs(5);
+
 /// Collects the stacks of threads that are stopped or blocked.
 #[derive(Debug, Default)]
 pub struct Unwinder {
@@ -61,7 +67,7 @@ pub struct Unwinder {
 }
 
 /// What is known of files, whichever process maps them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tables {
     images: Images,
     rules: HashMap<(ImageId, u64), Option<Rule>>,
@@ -76,6 +82,12 @@ impl Unwinder {
     #[must_use]
     pub fn new() -> Unwinder {
         Unwinder::default()
+    }
+
+    /// Creates one whose files are read by `worker`.
+    #[must_use]
+    pub fn with_worker(worker: FileWorker) -> Unwinder {
+        Unwinder { tables: Tables::read_by(worker), ..Unwinder::default() }
     }
 
     /// Collects the stack of a thread of `process` that is stopped or blocked with `registers`, reading its memory.
@@ -330,7 +342,22 @@ fn walk(
     UnwindResult { stack: Stack { frames, end }, lacked_a_register }
 }
 
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables::read_by(FileWorker::new(FILE_TIME_LIMIT))
+    }
+}
+
 impl Tables {
+    fn read_by(worker: FileWorker) -> Tables {
+        Tables {
+            images: Images::read_by(worker),
+            rules: HashMap::new(),
+            frames: HashMap::new(),
+            context: UnwindContext::new(),
+        }
+    }
+
     /// Returns the rule for `address` in an image, worked out once.
     fn rule(&mut self, image: ImageId, address: u64) -> Option<&Rule> {
         if self.rules.len() >= RULES && !self.rules.contains_key(&(image, address)) {

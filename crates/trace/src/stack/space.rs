@@ -5,7 +5,6 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, major, minor};
 use sys::file_worker::{DeviceNumber, FileWorker};
@@ -50,9 +49,6 @@ impl FileKey {
     }
 }
 
-/// For how long one file is waited for. A slow disk reads the largest library in some seconds; a later attempt goes on where it was.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
 /// ELF files that have been read, each once.
 #[derive(Debug)]
 pub(super) struct Images {
@@ -61,14 +57,12 @@ pub(super) struct Images {
     worker: FileWorker,
 }
 
-impl Default for Images {
-    fn default() -> Images {
-        let worker = FileWorker::new(PATIENCE);
+impl Images {
+    /// Creates a collection whose files are read by `worker`.
+    pub(super) fn read_by(worker: FileWorker) -> Images {
         Images { all: Vec::new(), files: HashMap::new(), worker }
     }
-}
 
-impl Images {
     pub(super) fn get(&self, id: ImageId) -> Option<&Image> {
         self.all.get(id)
     }
@@ -106,10 +100,11 @@ impl Images {
     /// device does not answer in time.
     fn of_mapping(&mut self, process: u32, mapping: &Mapping) -> Option<FoundImage> {
         let (device, wanted) = (mapping.device, mapping.clone());
-        let found = match opens_at_once(mapping).then(|| at_its_path(mapping)).flatten() {
-            Some(found) => Some(found),
-            None => self.worker.run(|| device, move || find(process, &wanted))?,
-        };
+        let found =
+            match opens_without_wait(mapping).then(|| open_at_mapped_path(mapping)).flatten() {
+                Some(found) => Some(found),
+                None => self.worker.run(|| device, move || find_mapped_file(process, &wanted))?,
+            };
         if let Some(MappingLookup { file, stat, reached_by }) = found {
             return Some((self.of_file(device, file, &stat)?, reached_by));
         }
@@ -242,9 +237,9 @@ struct MappingLookup {
     reached_by: Option<PathBuf>,
 }
 
-/// Returns whether a file that is mapped opens without a wait: the kernel knows where it is, unless it was removed, and a file system
-/// on a disk asks nobody else. One without a disk may: a server, or a program.
-fn opens_at_once(mapping: &Mapping) -> bool {
+/// Returns whether a mapped file can be opened without a wait. The kernel keeps the path of a mapped file in memory, unless the file was
+/// removed; a file system on a disk reads nothing to open it, and one of a server or of a program may ask that.
+fn opens_without_wait(mapping: &Mapping) -> bool {
     let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
     let is_local = |mounts: Mounts| {
         mounts.above(path).is_some_and(|mount| {
@@ -255,32 +250,32 @@ fn opens_at_once(mapping: &Mapping) -> bool {
     is_there && (mapping.device.0 != 0 || Mounts::read().is_ok_and(is_local))
 }
 
-fn is_it(mapping: &Mapping, stat: &Stat) -> bool {
+fn is_mapped_file(mapping: &Mapping, stat: &Stat) -> bool {
     let device = (major(stat.st_dev), minor(stat.st_dev));
     // Btrfs and overlayfs show one device to `stat` and another in `maps`; theirs has no major number.
     stat.st_ino == mapping.inode && (device == mapping.device || device.0 == 0)
 }
 
 /// Opens the file of `mapping` where it was mapped, and no other that has taken its name.
-fn at_its_path(mapping: &Mapping) -> Option<MappingLookup> {
+fn open_at_mapped_path(mapping: &Mapping) -> Option<MappingLookup> {
     let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
-    let (file, stat) = open(path).filter(|(_, stat)| is_it(mapping, stat))?;
+    let (file, stat) = open(path).filter(|(_, stat)| is_mapped_file(mapping, stat))?;
     Some(MappingLookup { file, stat, reached_by: None })
 }
 
 /// Opens the file of `mapping`, and no other that has taken its name.
-fn find(process: u32, mapping: &Mapping) -> Option<MappingLookup> {
+fn find_mapped_file(process: u32, mapping: &Mapping) -> Option<MappingLookup> {
     if !mapping.path.starts_with(b"/") {
         return None;
     }
-    if let Some(found) = at_its_path(mapping) {
+    if let Some(found) = open_at_mapped_path(mapping) {
         return Some(found);
     }
     let path = Path::new(std::ffi::OsStr::from_bytes(&mapping.path));
     let proc = PathBuf::from(format!("/proc/{process}"));
     // A container has a root of its own.
     let inside = proc.join("root").join(path.strip_prefix("/").ok()?);
-    if let Some((file, stat)) = open(&inside).filter(|(_, stat)| is_it(mapping, stat)) {
+    if let Some((file, stat)) = open(&inside).filter(|(_, stat)| is_mapped_file(mapping, stat)) {
         return Some(MappingLookup { file, stat, reached_by: Some(inside) });
     }
     // Deleted or replaced: the kernel still has it, and gives it to root.

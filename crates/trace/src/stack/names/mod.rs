@@ -13,15 +13,14 @@ mod symbols;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use sys::file_worker::FileWorker;
 
 use self::files::{Files, device_of, path_of};
 use self::jit::Compiled;
 pub use self::lines::SourceLine;
+use super::FILE_TIME_LIMIT;
 use super::cfi::Function;
-use super::space::PATIENCE;
 use crate::recording::{CodeAddress, Module, Recording, Stack};
 
 /// The most processes whose compiled functions are remembered.
@@ -39,8 +38,6 @@ pub struct SymbolSources {
     pub debuginfod_cache: Option<PathBuf>,
     /// Where programs that compile at run time say what they compiled: `/tmp`.
     pub compiled: Option<PathBuf>,
-    /// For how long one file is waited for: a file system may not answer.
-    pub patience: Duration,
 }
 
 impl Default for SymbolSources {
@@ -49,7 +46,6 @@ impl Default for SymbolSources {
             debug_directories: vec!["/usr/lib/debug".into()],
             debuginfod_cache: None,
             compiled: Some(super::space::COMPILED.into()),
-            patience: PATIENCE,
         }
     }
 }
@@ -117,10 +113,16 @@ impl Names {
     /// Creates one that looks in `sources`.
     #[must_use]
     pub fn new(sources: SymbolSources) -> Names {
+        Names::with_worker(sources, FileWorker::new(FILE_TIME_LIMIT))
+    }
+
+    /// Creates one that looks in `sources`, whose files are read by `worker`.
+    #[must_use]
+    pub fn with_worker(sources: SymbolSources, worker: FileWorker) -> Names {
         Names {
-            worker: FileWorker::new(sources.patience),
             sources,
             files: HashMap::new(),
+            worker,
             compiled: HashMap::new(),
             named: HashMap::new(),
         }
@@ -142,9 +144,9 @@ impl Names {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let count = count.min(modules.len()).min(READERS);
         let queue = Mutex::new(modules);
-        let sources = &self.sources;
+        let (sources, known_worker) = (&self.sources, &self.worker);
         let read = || {
-            let (mut read, mut worker) = (Vec::new(), FileWorker::new(sources.patience));
+            let (mut read, mut worker) = (Vec::new(), known_worker.clone());
             loop {
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let Some(module) = next else { return read };
