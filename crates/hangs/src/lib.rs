@@ -17,6 +17,7 @@ pub mod recorder;
 pub mod remedy;
 pub mod store;
 pub mod text;
+mod unseen;
 pub mod watch;
 
 /// The examples of README.md, tested with the others.
