@@ -154,10 +154,13 @@ systemd-analyze --user verify borgmatic.service unjank-run@borgmatic.service.ser
 systemctl --user daemon-reload
 systemctl --user start borgmatic.service
 pid=$(systemctl --user show --value -p MainPID borgmatic.service)
+# It is started before it is the command.
+until grep -qx sleep /proc/$pid/comm; do :; done
 ionice -p $pid
-until [ -n "$(job)" ]; do :; done
-$UNJANK jobs --json | grep -o '"borgmatic.service"'
-$UNJANK jobs pause $(job)
+until $UNJANK jobs --json | grep -o '"borgmatic.service"'; do :; done
+job=
+until [ -n "$job" ]; do job=$(job); done
+$UNJANK jobs pause $job
 grep -q 1 /sys/fs/cgroup/manager/app.slice/borgmatic.service/cgroup.freeze && echo held
 systemctl --user kill --kill-whom=main -s KILL 'unjank-run@borgmatic.service.service'
 until grep -q 0 /sys/fs/cgroup/manager/app.slice/borgmatic.service/cgroup.freeze; do :; done
