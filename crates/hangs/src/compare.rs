@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::history::HangHistory;
+use crate::model::ERASED_PROGRAM;
 
 /// The least time that has to be watched on each side, in nanoseconds.
 const LEAST_NS: u64 = 180_000_000_000;
@@ -19,6 +20,8 @@ pub struct HangRate {
     pub watched_ns: u64,
     /// All of their time, in nanoseconds.
     pub total_ns: u64,
+    /// Whether hangs of a program are missing, because it was erased: the rate was higher.
+    pub has_erased_program: bool,
 }
 
 impl HangRate {
@@ -32,6 +35,7 @@ impl HangRate {
             hangs: history.hangs.len().saturating_sub(uncounted) as u64,
             watched_ns: history.coverage.watched_ns,
             total_ns: total_ns.saturating_sub(their_ns),
+            has_erased_program: history.programs.contains_key(ERASED_PROGRAM),
         }
     }
 
@@ -55,6 +59,8 @@ impl HangRate {
 pub enum RateDifference {
     /// Too little was watched on one side.
     NotEnough,
+    /// Hangs of a program are missing on one side, because it was erased.
+    Erased,
     /// No difference is shown.
     None,
     /// There are fewer hangs after the moment.
@@ -79,9 +85,14 @@ pub struct RateComparison {
 /// Compares two rates.
 #[must_use]
 pub fn compare(before: HangRate, after: HangRate) -> RateComparison {
-    let is_enough = before.watched_ns.min(after.watched_ns) >= LEAST_NS;
-    if !is_enough || before.hangs + after.hangs == 0 {
-        let difference = if is_enough { RateDifference::None } else { RateDifference::NotEnough };
+    let without = match before.watched_ns.min(after.watched_ns) >= LEAST_NS {
+        false => Some(RateDifference::NotEnough),
+        true if before.has_erased_program || after.has_erased_program => {
+            Some(RateDifference::Erased)
+        }
+        true => (before.hangs + after.hangs == 0).then_some(RateDifference::None),
+    };
+    if let Some(difference) = without {
         return RateComparison { before, after, ratio: None, difference };
     }
     let (low, high) = share_interval(after.hangs, before.hangs + after.hangs);
@@ -153,7 +164,12 @@ mod tests {
     use super::*;
 
     fn rate(hangs: u64, hours: u64) -> HangRate {
-        HangRate { hangs, watched_ns: hours * 3_600_000_000_000, total_ns: 0 }
+        HangRate {
+            hangs,
+            watched_ns: hours * 3_600_000_000_000,
+            total_ns: 0,
+            has_erased_program: false,
+        }
     }
 
     #[test]
@@ -178,6 +194,9 @@ mod tests {
         assert_eq!(told(rate(3, 10), rate(2, 10)), RateDifference::None);
         assert_eq!(told(rate(0, 10), rate(0, 10)), RateDifference::None);
         assert_eq!(told(rate(40, 10), rate(0, 0)), RateDifference::NotEnough);
+        let erased = HangRate { has_erased_program: true, ..rate(2, 10) };
+        assert_eq!(told(erased, rate(40, 10)), RateDifference::Erased);
+        assert_eq!(told(rate(40, 10), erased), RateDifference::Erased);
         // Twice as long on one side.
         assert_eq!(told(rate(20, 10), rate(40, 20)), RateDifference::None);
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use recents::policy::{DenialReason, PolicySubject, RetentionPolicy, RetentionVerdict};
+use recents::policy::{PolicySubject, RetentionPolicy, RetentionVerdict};
 use recents::{RecentTime, RecentsFiles, Uri};
 use sha2::{Digest, Sha256};
 use store::disk::Disk;
@@ -18,7 +18,7 @@ use store::publish::{is_link, publish};
 /// The name of the file with the salt.
 const SALT: &str = "salt";
 /// Directories that hold no documents of a person.
-const SYSTEM: [&str; 11] = [
+const SYSTEM: [&str; 15] = [
     "/usr/",
     "/etc/",
     "/var/lib/",
@@ -30,7 +30,13 @@ const SYSTEM: [&str; 11] = [
     "/lib64/",
     "/opt/",
     "/run/user/",
+    "/run/dbus/",
+    "/run/systemd/",
+    "/tmp/.X11-unix/",
+    "/tmp/.ICE-unix/",
 ];
+/// Directories of each user below `/run/user` that are other names of a person's documents.
+const DOCUMENTS: [&str; 2] = ["doc", "gvfs"];
 
 /// Decides which paths are stored as a hash.
 pub struct PathConcealer {
@@ -70,23 +76,27 @@ impl PathConcealer {
         let Ok(uri) = Uri::of_path(&PathBuf::from(plain)) else { return path.to_owned() };
         let subject = PolicySubject { uri: &uri, mime: None, application: program };
         let now = RecentTime::of(now);
-        let is_system = SYSTEM.iter().any(|directory| plain.starts_with(directory));
-        match policy.decide_foreign(&*self.disk, subject, now, now) {
-            RetentionVerdict::Remember => path.to_owned(),
-            // Private mode and the like are about documents; a rule may name any place.
-            RetentionVerdict::Leave(DenialReason::Rule { line, .. })
-                if line.contains(" path ") || line.contains(" mount ") =>
-            {
-                self.hash(plain)
-            }
-            RetentionVerdict::Leave(_) if is_system => path.to_owned(),
-            RetentionVerdict::Leave(_) => self.hash(plain),
+        let is_remembered = matches!(
+            policy.decide_foreign(&*self.disk, subject, now, now),
+            RetentionVerdict::Remember
+        );
+        // Private mode and the like are about documents; a rule may name any place.
+        match is_remembered || (is_of_system(plain) && !policy.denies_place(&*self.disk, subject)) {
+            true => path.to_owned(),
+            false => self.hash(plain),
         }
     }
 
     fn hash(&self, path: &str) -> String {
         format!("excluded:{}", salted_hash(self.salt, path))
     }
+}
+
+/// Returns whether a path is no document of a person.
+fn is_of_system(path: &str) -> bool {
+    let of_user = path.strip_prefix("/run/user/").and_then(|rest| rest.split('/').nth(1));
+    SYSTEM.iter().any(|directory| path.starts_with(directory))
+        && !of_user.is_some_and(|directory| DOCUMENTS.contains(&directory))
 }
 
 /// Returns what stands for a text that is not stored, in hexadecimal.
@@ -162,5 +172,31 @@ mod tests {
         assert_eq!(concealer.stored_path("/srv/open/c.txt", "kate", at), "/srv/open/c.txt");
         let mut again = PathConcealer::open(disk, home.path(), Some(&files)).unwrap();
         assert_eq!(again.stored_path("/srv/secret/a/b.txt", "kate", at), once, "the salt is kept");
+    }
+
+    #[test]
+    fn a_place_that_a_rule_excludes_is_a_hash_whatever_else_excludes_it() {
+        let home = tempfile::tempdir().unwrap();
+        let files = RecentsFiles::below(home.path());
+        let rules = files.rules();
+        let disk = store::disk::real();
+        store::publish::make_directory(&*disk, rules.parent().unwrap()).unwrap();
+        publish(&*disk, &rules, b"deny\tpath\t/opt/clients/**\ndeny application kate\n").unwrap();
+        let mut concealer =
+            PathConcealer::open(Arc::clone(&disk), home.path(), Some(&files)).unwrap();
+        let mut is_hash = |path: &str, program: &str| {
+            let stored = concealer.stored_path(path, program, SystemTime::UNIX_EPOCH);
+            assert!(stored == path || stored.starts_with("excluded:"), "{stored}");
+            stored != path
+        };
+        // The rule about the program is the last that matches.
+        assert!(is_hash("/opt/clients/a", "kate") && is_hash("/opt/clients/a", "vim"));
+        assert!(is_hash("/home/ann/a", "kate") && !is_hash("/home/ann/a", "vim"));
+        for system in ["/usr/bin/a", "/opt/a", "/run/user/1000/bus", "/tmp/.X11-unix/X0"] {
+            assert!(!is_hash(system, "kate"), "{system}");
+        }
+        for document in ["/run/user/1000/doc/1f/a", "/run/user/1000/gvfs/smb:/a", "/run/media/a"] {
+            assert!(is_hash(document, "kate"), "{document}");
+        }
     }
 }

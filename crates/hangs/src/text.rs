@@ -327,6 +327,11 @@ impl HangTextStyle<'_> {
             RateDifference::NotEnough => {
                 format!("Too little was watched before or after {moment} to compare.")
             }
+            RateDifference::Erased => {
+                format!(
+                    "Cannot compare before and after {moment}: a program was erased, and its hangs are missing. To compare one program: --program NAME"
+                )
+            }
         };
         let mut lines = vec![verdict];
         let rate = |name: &str, rate: &HangRate| {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use unjank_hangs::model::{
-    CallObject, CallShare, DiskUse, DiskUser, Hang, HangChain, HangHop, HangRecord, ObjectKind,
-    ProgramSteps, WatchedPeriod,
+    CallObject, CallShare, DiskUse, DiskUser, ERASED_PROGRAM, Hang, HangChain, HangHop, HangRecord,
+    ObjectKind, ProgramSteps, WatchedPeriod,
 };
 use unjank_hangs::store::{
     DEFAULT_LIMIT, EraseSelection, HangStore, HangStoreError, erase, lock_recorder, note_erased,
@@ -274,7 +274,9 @@ fn a_recorder_that_runs_stores_nothing_that_was_erased_while_it_had_it_in_its_me
     assert_eq!(numbers(root.path()), [3], "of another program");
     let stored = read(&*disk, root.path()).unwrap();
     assert_eq!(stored.periods.len(), 1);
-    assert_eq!(stored.periods[0].programs, [steps("kate")]);
+    // That hangs of a program are missing is told, and not of which one.
+    let erased = ProgramSteps { program: ERASED_PROGRAM.to_owned(), ..ProgramSteps::default() };
+    assert_eq!(stored.periods[0].programs, [steps("kate"), erased]);
     store.append(&[later]).unwrap();
     assert_eq!(numbers(root.path()), [3, 4], "what began later was not meant");
     // A span of time, of all programs.
@@ -284,11 +286,104 @@ fn a_recorder_that_runs_stores_nothing_that_was_erased_while_it_had_it_in_its_me
     assert_eq!(numbers(root.path()), [4]);
     // Whoever begins has nothing in its memory.
     drop(store);
-    assert!(root.path().join("forgotten").exists());
+    let orders = || fs::read_to_string(root.path().join("forgotten")).unwrap_or_default();
+    assert_eq!(orders().lines().count(), 2);
     let mut store = open(root.path(), DEFAULT_LIMIT);
-    assert!(!root.path().join("forgotten").exists());
+    assert_eq!(orders(), "");
     store.append(&begun[2..3]).unwrap();
     assert_eq!(numbers(root.path()), [3, 4]);
+}
+
+#[test]
+fn no_order_to_forget_is_left_for_a_recorder_that_has_ended() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let store = open(root.path(), DEFAULT_LIMIT);
+    let recorder = lock_recorder(&*disk, root.path()).unwrap();
+    let of = |program: &str| EraseSelection {
+        program: Some(program.to_owned()),
+        ..EraseSelection::default()
+    };
+    let orders = || fs::read_to_string(root.path().join("forgotten")).unwrap_or_default();
+    for program in ["kate", "notes"] {
+        erase(&*disk, root.path(), &of(program), 1500).unwrap();
+    }
+    assert_eq!(orders().lines().count(), 2);
+    // Everything is more than what was ordered before: hashes of names are not kept for nothing.
+    erase(&*disk, root.path(), &EraseSelection::default(), 1600).unwrap();
+    assert_eq!(orders().lines().count(), 1);
+    assert!(orders().ends_with(" *\n"), "{}", orders());
+    store.end();
+    assert_eq!(orders(), "");
+    // One that was killed leaves them to the next order.
+    erase(&*disk, root.path(), &of("kate"), 1700).unwrap();
+    drop(recorder);
+    assert_eq!(orders().lines().count(), 1);
+    erase(&*disk, root.path(), &EraseSelection::default(), 1800).unwrap();
+    assert_eq!(orders(), "");
+}
+
+#[test]
+fn records_are_stored_once_where_the_next_file_cannot_be_made() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = open(root.path(), 512 << 10);
+    append_hang(&mut store);
+    let next = files(root.path())[0].with_file_name("00000002.hangs");
+    fs::create_dir(&next).unwrap();
+    let mut last = 0;
+    // Each call says what is so: all of these are stored.
+    while !root.path().join("00000003.hangs").exists() {
+        last = append_hang(&mut store);
+        assert!(last < 10_000, "no other file was begun");
+    }
+    assert_eq!(numbers(root.path()).last(), Some(&last));
+}
+
+#[test]
+fn a_period_that_was_stored_twice_is_counted_once() {
+    let root = tempfile::tempdir().unwrap();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    let period = |from_ns| {
+        HangRecord::Watched(WatchedPeriod {
+            from_ns,
+            to_ns: from_ns + 60,
+            recorder_ns: 60,
+            ..WatchedPeriod::default()
+        })
+    };
+    // A write that failed was done all the same, and is done again with all that has come since.
+    for backlog in 1..4 {
+        let records: Vec<HangRecord> = (0..backlog).map(|number| period(number * 60)).collect();
+        store.append(&records).unwrap();
+    }
+    let periods = read(&*store::disk::real(), root.path()).unwrap().periods;
+    assert_eq!(periods.iter().map(|period| period.from_ns).collect::<Vec<_>>(), [0, 60, 120]);
+}
+
+#[test]
+fn the_numbers_of_hangs_that_a_later_version_wrote_are_not_given_again() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = store::disk::real();
+    let mut store = open(root.path(), DEFAULT_LIMIT);
+    assert_eq!(append_hang(&mut store), 1);
+    drop(store);
+    let (mut journal, _) = store::journal::Journal::open(&*disk, &files(root.path())[0]).unwrap();
+    journal.append_cached(&[b"a hang", b"of a", b"later version"]).unwrap();
+    drop(journal);
+    assert!(append_hang(&mut open(root.path(), DEFAULT_LIMIT)) >= 5, "they may be 2, 3 and 4");
+    // A whole file of a later version, in which any number may be.
+    let file = files(root.path()).pop().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    for slot in [0, 4096] {
+        let header = &mut bytes[slot..slot + 40];
+        header[8] += 1;
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
+        header[12..16].copy_from_slice(&crc.to_le_bytes());
+    }
+    fs::write(&file, bytes).unwrap();
+    let damage = read(&*disk, root.path()).unwrap().damage().unwrap();
+    assert!(damage.contains("of the later version 2"), "{damage}");
+    assert!(append_hang(&mut open(root.path(), DEFAULT_LIMIT)) > 50_000);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
 use crate::kernel::EventWait;
 use crate::model::{
-    Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
+    CallObject, Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
 };
 use crate::store::HangStore;
 
@@ -98,6 +98,8 @@ pub(crate) struct CopiedWait {
 pub(crate) struct HangDraft {
     /// The number of the absence.
     pub(crate) key: u64,
+    /// When it began, of the monotonic clock in nanoseconds.
+    pub(crate) began_ns: u64,
     /// The fields that are known; number, cause and stack are not.
     pub(crate) hang: Hang,
     /// The waits whose stacks were described.
@@ -183,11 +185,21 @@ struct NamedStack {
     is_whole: bool,
 }
 
+/// What is the same in each state of a hang that goes on.
+#[derive(Clone, Copy, Debug)]
+struct HangIdentity {
+    number: u64,
+    /// Of the monotonic clock, in nanoseconds.
+    began_ns: u64,
+    /// The same moment since 1970, as it was found first: a clock that is set meanwhile moves no hang.
+    started_ns: u64,
+}
+
 /// The stacks of one absence.
 #[derive(Debug, Default)]
 struct CollectedStacks {
-    /// The number under which it is stored, once it is.
-    number: Option<u64>,
+    /// Once it is stored.
+    identity: Option<HangIdentity>,
     process: u32,
     described: HashMap<u32, CollectedStack>,
     sampled: HashMap<CollectedStack, u64>,
@@ -277,6 +289,7 @@ impl HangDescriber {
             }
         }
         self.sync();
+        self.store.end();
     }
 
     fn handle(&mut self, work: DescribeWork, told: &mut dyn FnMut(&Hang)) {
@@ -406,14 +419,17 @@ impl HangDescriber {
     }
 
     fn store_hang(&mut self, draft: HangDraft, told: &mut dyn FnMut(&Hang)) {
-        let HangDraft { key, mut hang, descriptions } = draft;
+        let HangDraft { key, began_ns, mut hang, descriptions } = draft;
+        let known = self.open.get(&key).and_then(|stacks| stacks.identity);
+        if let Some(known) = known {
+            // A look of its main loop may have been found since then, behind which it begins.
+            hang.started_ns =
+                known.started_ns.saturating_add(began_ns).saturating_sub(known.began_ns);
+        }
         for share in &mut hang.calls {
             let Some(object) = &mut share.object else { continue };
-            let (beginning, path) = match (object.kind, object.name.strip_prefix(NAMED_PIPE)) {
-                (ObjectKind::File, _) => ("", &*object.name),
-                (_, Some(path)) => (NAMED_PIPE, path),
-                _ => continue,
-            };
+            let Some(at) = path_in(object) else { continue };
+            let (beginning, path) = object.name.split_at(at);
             let now = SystemTime::UNIX_EPOCH
                 + Duration::from_nanos(hang.started_ns.min(i64::MAX.unsigned_abs()));
             let stored = self.concealer.stored_path(path, &hang.program, now);
@@ -432,7 +448,6 @@ impl HangDescriber {
                 *weights.entry(*stack).or_default() += wait.blocked_ns;
             }
         }
-        let known = stacks.number;
         if weights.is_empty() {
             for (stack, weight) in stacks.sampled.clone() {
                 let NamedStack { frames, .. } = self.named_of(key, hang.process, stack);
@@ -457,10 +472,11 @@ impl HangDescriber {
         if is_missing || !hang.frames.is_empty() && !is_whole {
             hang.unseen.add(UnseenParts::STACK);
         }
-        hang.number = known.unwrap_or_else(|| self.store.take_number());
+        hang.number = known.map_or_else(|| self.store.take_number(), |known| known.number);
         if hang.goes_on {
             if let Some(open) = self.open.get_mut(&key) {
-                open.number = Some(hang.number);
+                let Hang { number, started_ns, .. } = hang;
+                open.identity = Some(HangIdentity { number, began_ns, started_ns });
             }
         } else {
             self.open.remove(&key);
@@ -491,6 +507,20 @@ impl HangDescriber {
         }
         // A failure shows at the next append, which starts another file.
         let _ = self.store.sync();
+    }
+}
+
+/// Returns where in the name of what a call was about its path begins, if it has one.
+fn path_in(object: &CallObject) -> Option<usize> {
+    match object.kind {
+        ObjectKind::File => Some(0),
+        // The path of a socket stands behind the program that listens there, and behind `@` if it has no file.
+        ObjectKind::Socket => {
+            let place = object.name.find(") at ").map_or(0, |at| at + ") at ".len());
+            let at = place + usize::from(object.name[place..].starts_with('@'));
+            object.name[at..].starts_with('/').then_some(at)
+        }
+        _ => object.name.starts_with(NAMED_PIPE).then_some(NAMED_PIPE.len()),
     }
 }
 
@@ -543,7 +573,8 @@ mod tests {
                 (1..).zip(&calls).map(|(number, share)| DescribedWait::of(number, share)).collect();
             let hang = Hang {
                 number: 0,
-                started_ns: 1,
+                // Each state is told by clocks of its own moment, of which one may be set.
+                started_ns: 1_000_000 << self.told.len(),
                 length_ns: 1,
                 uncertain_ns: 0,
                 goes_on,
@@ -561,7 +592,12 @@ mod tests {
                 chain: None,
                 disk_use: None,
             };
-            self.handle(DescribeWork::Hang(Box::new(HangDraft { key: 1, hang, descriptions })));
+            self.handle(DescribeWork::Hang(Box::new(HangDraft {
+                key: 1,
+                began_ns: 7,
+                hang,
+                descriptions,
+            })));
         }
     }
 
@@ -571,6 +607,33 @@ mod tests {
 
     fn in_cause_of() -> u64 {
         (cause_of as fn(&TimeParts, &[CallShare]) -> HangCause) as usize as u64 + 1
+    }
+
+    #[test]
+    fn every_path_in_a_name_is_found() {
+        let path = |kind, name: &str| {
+            let (name, file_system, device) = (name.to_owned(), String::new(), String::new());
+            let object = CallObject { kind, name, file_system, device };
+            path_in(&object).map(|at| object.name[at..].to_owned())
+        };
+        for (name, expected) in [
+            ("server (7) at /home/ann/a/ipc.sock", Some("/home/ann/a/ipc.sock")),
+            ("server (7) at @/home/ann/.cache/bus", Some("/home/ann/.cache/bus")),
+            ("a \\'b (7) at /home/ann/c) at /d", Some("/home/ann/c) at /d")),
+            ("/home/ann/ipc.sock", Some("/home/ann/ipc.sock")),
+            ("@/home/ann/ipc.sock", Some("/home/ann/ipc.sock")),
+            ("server (7) at @name", None),
+            ("server (7)", None),
+            ("unix socket", None),
+            ("tcp 127.0.0.1:80", None),
+            ("", None),
+        ] {
+            assert_eq!(path(ObjectKind::Socket, name).as_deref(), expected, "{name:?}");
+        }
+        assert_eq!(path(ObjectKind::File, "/home/ann/a").as_deref(), Some("/home/ann/a"));
+        let pipe = format!("{NAMED_PIPE}/home/ann/p");
+        assert_eq!(path(ObjectKind::Other, &pipe).as_deref(), Some("/home/ann/p"));
+        assert_eq!(path(ObjectKind::Child, "sh (7) at /home"), None);
     }
 
     #[test]
@@ -616,7 +679,8 @@ mod tests {
         let functions: Vec<&[HangFrame]> = fixture.told.iter().map(|hang| &*hang.frames).collect();
         let [first, last] = *functions else { panic!("{functions:?}") };
         assert!(first == last && first[0].function.contains("merged"), "{functions:?}");
-        assert_eq!(fixture.told[0].number, fixture.told[1].number);
+        let identity = |at: usize| (fixture.told[at].number, fixture.told[at].started_ns);
+        assert_eq!(identity(0), identity(1));
     }
 
     #[test]

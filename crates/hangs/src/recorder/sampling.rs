@@ -635,6 +635,7 @@ impl<'a> SamplingRecorder<'a> {
         let descriptions = described.filter_map(|made| made.wait(&absence.calls)).collect();
         self.link.send(DescribeWork::Hang(Box::new(HangDraft {
             key: absence.key,
+            began_ns: absence.started_ns,
             hang,
             descriptions,
         })));

@@ -62,6 +62,9 @@ pub fn erase(
         // It has in its memory what it stores later.
         let noted = forgotten::note(disk, dir, selection, now_ns);
         outcome.not_erased.extend(noted.map_err(|source| not_erased(dir, source)).err());
+    } else {
+        // An order for one that has ended since.
+        forgotten::clear(disk, dir).map_err(|source| not_erased(dir, source))?;
     }
     for (_, path) in segments(disk, dir).map_err(HangStoreError::unusable(dir))? {
         let done = erase_from(disk, &path, selection, &mut outcome);

@@ -1,7 +1,8 @@
 //! What a recorder that runs leaves out of what it stores: it has watched it before it was erased.
 //!
 //! The file has a line for each order, with the moment at which it was given, the span that was meant, and hashes of the names of the
-//! program with the salt of the store, or `*` for all programs. It is removed when a recorder begins, which remembers nothing.
+//! program with the salt of the store, or `*` for all programs. It is removed when a recorder ends, and when one begins, which remembers
+//! nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -107,6 +108,8 @@ pub(super) fn note(
     let (since_ns, until_ns) =
         (selection.since_ns.unwrap_or(0), selection.until_ns.unwrap_or(u64::MAX));
     let order = format!("{now_ns} {since_ns} {until_ns} {}", names.join(" "));
+    // Everything is more than any order before it.
+    let before = if selection.is_everything() { "" } else { &*before };
     let mut lines: Vec<&str> = before.lines().chain([&*order]).collect();
     lines.drain(..lines.len().saturating_sub(MOST));
     let text = format!("{}\n", lines.join("\n"));
@@ -117,9 +120,10 @@ pub(super) fn note(
 
 /// Removes the file: what began before this recorder is in the store alone.
 pub(super) fn clear(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    match disk.remove(&path(dir)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    match is_link(disk, &path(dir)) {
+        Ok(_) => disk.remove(&path(dir)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -141,6 +141,17 @@ pub(crate) fn segments(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, Path
     Ok(found)
 }
 
+/// Returns the files of a store, each with its number, its device and its inode. Erasing puts another one in the place of a file; recording only appends, and now
+/// and then begins one and removes the oldest.
+///
+/// # Errors
+///
+/// As `readdir(3)`.
+pub fn files(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, (u64, u64))>> {
+    let found = segments(disk, dir)?.into_iter();
+    Ok(found.filter_map(|(number, path)| Some((number, disk.stat(&path).ok()?.identity))).collect())
+}
+
 /// Opens a file of records for writing. A symlink is none, whatever it points to.
 fn open_segment(disk: &dyn Disk, path: &Path) -> Result<(Journal, Replay), JournalError> {
     refuse_link(disk, path)?;
@@ -238,6 +249,7 @@ impl HangStore {
             // Somebody erased records, or an earlier write failed.
             self.current = None;
             self.open_newest()?;
+            self.drop_oldest()?;
         }
         self.forgotten
             .refresh(&*self.disk, &self.dir)
@@ -252,12 +264,18 @@ impl HangStore {
         let Some((number, journal)) = &mut self.current else { return Ok(()) };
         journal.append_cached(&slices).map_err(|source| HangStoreError::NotStored { source })?;
         let number = *number;
-        if journal.used_bytes() >= full {
-            journal.sync().map_err(|source| HangStoreError::NotStored { source })?;
-            self.start(number + 1)?;
-            self.drop_oldest()?;
+        if journal.used_bytes() >= full && self.begin_next(number + 1).is_err() {
+            // The records are stored: who is told otherwise stores them again. The next call fails before it writes.
+            self.current = None;
         }
         Ok(())
+    }
+
+    /// Starts the file with this number behind a full one.
+    fn begin_next(&mut self, number: u64) -> Result<(), HangStoreError> {
+        self.sync()?;
+        self.start(number)?;
+        self.drop_oldest()
     }
 
     /// Makes all records durable.
@@ -272,6 +290,12 @@ impl HangStore {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Removes what tells this recorder what to leave out: it has nothing in its memory any more.
+    pub fn end(&self) {
+        // What stays is removed by the next recorder.
+        let _ = forgotten::clear(&*self.disk, &self.dir);
     }
 
     fn segment_len(&self) -> u64 {
@@ -301,12 +325,12 @@ impl HangStore {
                 self.current = Some((*number, journal));
                 Ok(())
             }
-            // It may be readable again one day: its numbers, which nobody knows, are not given again.
-            Err(JournalError::NotOpened { .. }) => {
+            // It may be readable one day: its numbers, which nobody knows, are not given again.
+            Err(JournalError::NotOpened { .. } | JournalError::UnknownVersion { .. }) => {
                 self.next_hang = self.next_hang.saturating_add(MOST_HANGS);
                 self.start(number + 1)
             }
-            // Another file, or one of a later version: it stays as it is.
+            // Another file: it stays as it is.
             Err(_) => self.start(number + 1),
         }
     }
@@ -355,15 +379,19 @@ fn lock_writer(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn FileLock>, HangSto
     lock.ok_or_else(|| HangStoreError::Busy { path: dir.to_owned() })
 }
 
-/// Returns the number of the next hang after what a file holds.
+/// Returns the number of the next hang after what a file holds. A record of a later version may be a hang, with a number that nobody
+/// knows.
 fn next_number(replay: &Replay) -> u64 {
     let salvaged = replay.damage.iter().flat_map(|damage| &damage.salvaged);
-    let numbers =
-        replay.records.iter().chain(salvaged).filter_map(|bytes| match codec::decode(bytes) {
-            Ok(HangRecord::Hang(hang)) => Some(hang.number.saturating_add(1)),
-            _ => None,
-        });
-    numbers.fold(replay.base.max(1), u64::max)
+    let (mut next, mut unknown) = (replay.base.max(1), 0_u64);
+    for bytes in replay.records.iter().chain(salvaged) {
+        match codec::decode(bytes) {
+            Ok(HangRecord::Hang(hang)) => next = next.max(hang.number.saturating_add(1)),
+            Ok(HangRecord::Watched(_)) => {}
+            Err(_) => unknown += 1,
+        }
+    }
+    next.saturating_add(unknown)
 }
 
 /// Returns the cause of a failed publish.

@@ -13,6 +13,9 @@ use super::{ERASED_BEFORE, HangStoreError, read_segment, segments};
 use crate::codec::{self, HangRecordError};
 use crate::model::{Hang, HangRecord, WatchedPeriod};
 
+/// Among so many periods before it one that was stored twice is looked for: a recorder keeps fewer back.
+const REPEATED: usize = 512;
+
 /// All that a store holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredHistory {
@@ -39,6 +42,9 @@ impl StoredHistory {
             Ok(HangRecord::Hang(hang)) => {
                 self.hangs.insert(hang.number, *hang);
             }
+            // A write that failed may have stored it, and the next one did so again.
+            Ok(HangRecord::Watched(period))
+                if self.periods.iter().rev().take(REPEATED).any(|known| *known == period) => {}
             Ok(HangRecord::Watched(period)) => self.periods.push(period),
             Err(HangRecordError::UnknownVersion(_)) => self.unknown_records += 1,
             Err(HangRecordError::Damaged) => self.damaged_bytes += bytes.len() as u64,

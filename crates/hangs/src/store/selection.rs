@@ -1,6 +1,6 @@
 //! Which records are erased, and what is left of one.
 
-use crate::model::{HangRecord, without_helper};
+use crate::model::{ERASED_PROGRAM, HangRecord, ProgramSteps, without_helper};
 
 /// What the kernel keeps of the name of a thread, in bytes.
 const THREAD_NAME: usize = 15;
@@ -77,8 +77,14 @@ pub(super) fn rest(
         HangRecord::Watched(mut period) => {
             let Some(meant) = meant else { return (None, true) };
             let before = period.programs.len();
-            period.programs.retain(|steps| !(meant.is_it)(&steps.program));
+            let is_erased = |steps: &ProgramSteps| steps.program == ERASED_PROGRAM;
+            period.programs.retain(|steps| is_erased(steps) || !(meant.is_it)(&steps.program));
             let is_less = period.programs.len() < before;
+            if is_less && !period.programs.iter().any(is_erased) {
+                // Without its hangs the rate of this time is too low, which a comparison has to know.
+                let program = ERASED_PROGRAM.to_owned();
+                period.programs.push(ProgramSteps { program, ..ProgramSteps::default() });
+            }
             (Some(HangRecord::Watched(period)), is_less)
         }
     }

@@ -22,7 +22,7 @@ fn verdict(history: &HangHistory) -> Vec<String> {
 
 #[test]
 fn a_comparison_says_what_was_erased() {
-    let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0 };
+    let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0, has_erased_program: false };
     let compared = crate::compare::compare(rate, rate);
     let told = |stored: &StoredHistory| {
         styled(|style| style.comparison(&compared, "01:00", stored, 7200 * SECOND))

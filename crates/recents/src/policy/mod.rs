@@ -228,6 +228,21 @@ impl RetentionPolicy {
             .map_or(RetentionVerdict::Remember, |(_, verdict)| verdict)
     }
 
+    /// Says whether the last of the user's rules about places that matches is one that denies, whatever other rules and private
+    /// mode say.
+    pub fn denies_place(&mut self, disk: &dyn Disk, subject: PolicySubject<'_>) -> bool {
+        self.refresh(disk);
+        let path = subject.uri.to_path();
+        let last = self.rules.iter().rev().find_map(|(_, rule)| match rule {
+            RetentionRule::Condition(
+                effect,
+                ref condition @ (Condition::Path(_) | Condition::Mount(_)),
+            ) => self.holds(condition, subject, path.as_deref()).then_some(effect),
+            _ => None,
+        });
+        last == Some(RetentionEffect::Deny)
+    }
+
     /// Returns how much is kept.
     pub fn limits(&mut self, disk: &dyn Disk) -> RetentionLimits {
         let said = self.switches.ask(disk, None);

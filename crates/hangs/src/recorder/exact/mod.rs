@@ -580,7 +580,7 @@ impl<'a> ExactRecorder<'a> {
             chain,
             disk_use,
         };
-        let draft = HangDraft { key: absence.key, hang, descriptions };
+        let draft = HangDraft { key: absence.key, began_ns: started_ns, hang, descriptions };
         self.link.send(DescribeWork::Hang(Box::new(draft)));
     }
 
