@@ -102,15 +102,15 @@ impl RecordSource {
         Ok(RecordSource { machine, store: format!("{store:08x}") })
     }
 
-    /// Returns the identifier of a hang: the same for each state of a hang that goes on.
+    /// Returns the identifier of a hang: the same for each state of a hang that goes on, which may be found to have begun later.
     #[must_use]
     pub fn hang_id(&self, hang: &Hang) -> u64 {
         hash_parts(&[
             self.machine.as_bytes(),
             self.store.as_bytes(),
             &hang.number.to_le_bytes(),
-            &hang.started_ns.to_le_bytes(),
             &hang.process.to_le_bytes(),
+            &hang.process_began_ns.to_le_bytes(),
         ])
     }
 

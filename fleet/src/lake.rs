@@ -4,6 +4,7 @@
 //! dropped stays in the file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
-use store::disk::Disk;
+use store::disk::{Disk, FileLock};
 use store::publish::{PublishError, make_directory, publish};
 
 use crate::facts::Fact;
@@ -398,7 +399,47 @@ fn watched_by_day(stored: &StoredHistory) -> BTreeMap<String, Vec<WatchedDay>> {
     days.into_iter().map(|(day, rows)| (day, rows.into_values().collect())).collect()
 }
 
-/// Writes what a store holds into `dir`. What is there already stays, and nothing stands there twice.
+/// The right to export the records of a source into a directory, which is given up when the value is dropped.
+///
+/// What was read before it was taken may have been erased meanwhile.
+pub struct ExportTurn<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    source: &'a RecordSource,
+    _lock: Box<dyn FileLock>,
+}
+
+impl<'a> ExportTurn<'a> {
+    /// Waits for another export into `dir`, which is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`LakeError::Unusable`] and [`LakeError::Busy`].
+    pub fn take(
+        disk: &'a dyn Disk,
+        dir: &'a Path,
+        source: &'a RecordSource,
+    ) -> Result<ExportTurn<'a>, LakeError> {
+        let unusable = |path: &Path| {
+            let path = path.to_owned();
+            move |source| LakeError::Unusable { path, source }
+        };
+        make_directory(disk, dir).map_err(unusable(dir))?;
+        let lock = dir.join(format!(".{}.lock", source.file_stem()));
+        match disk.own(&lock, PATIENCE).map_err(unusable(&lock))? {
+            Some(lock) => Ok(ExportTurn { disk, dir, source, _lock: lock }),
+            None => Err(LakeError::Busy { path: dir.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Debug for ExportTurn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExportTurn").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+/// Writes what a store holds into the directory. What is there already stays, and nothing stands there twice.
 ///
 /// A row is written after the stack that it names. `facts` are those of now.
 ///
@@ -406,22 +447,12 @@ fn watched_by_day(stored: &StoredHistory) -> BTreeMap<String, Vec<WatchedDay>> {
 ///
 /// [`LakeError`]; each file is the old or the new one.
 pub fn export(
-    disk: &dyn Disk,
-    dir: &Path,
-    source: &RecordSource,
+    turn: &ExportTurn<'_>,
     stored: &StoredHistory,
     facts: &[Fact],
 ) -> Result<LakeOutcome, LakeError> {
-    let unusable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| LakeError::Unusable { path, source }
-    };
-    make_directory(disk, dir).map_err(unusable(dir))?;
-    let stem = source.file_stem();
-    let lock = dir.join(format!(".{stem}.lock"));
-    let turn = disk.own(&lock, PATIENCE).map_err(unusable(&lock))?;
-    let Some(_turn) = turn else { return Err(LakeError::Busy { path: dir.to_owned() }) };
-    let mut lake = Lake { disk, dir, stem, files: 0 };
+    let ExportTurn { disk, dir, source, .. } = *turn;
+    let mut lake = Lake { disk, dir, stem: source.file_stem(), files: 0 };
     let mut outcome = LakeOutcome { hangs: stored.hangs.len(), ..LakeOutcome::default() };
 
     let mut stacks: BTreeMap<u64, HashedStack<'_>> = BTreeMap::new();

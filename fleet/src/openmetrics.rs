@@ -19,7 +19,7 @@ const MOST_PROGRAMS: usize = 200;
 /// Counts that only grow: what the store drops, or a person erases, is not taken from them.
 #[derive(Debug, Default)]
 pub struct HangCounters {
-    /// The cause and the length under which a hang was counted, by number and begin.
+    /// The cause and the length under which a hang was counted, by its number and the begin of its process.
     counted: BTreeMap<(u64, u64), (HangCause, u64)>,
     periods: BTreeSet<(u64, u64)>,
     programs: BTreeSet<String>,
@@ -40,7 +40,7 @@ impl HangCounters {
     pub fn add(&mut self, stored: &StoredHistory) {
         self.is_whole = stored.damage().is_none();
         for hang in stored.hangs.values() {
-            let key = (hang.number, hang.started_ns);
+            let key = (hang.number, hang.process_began_ns);
             let known = self.counted.get(&key).copied();
             // A hang that goes on may find another cause; it stays one hang of the first.
             let (cause, known_ns) = known.unwrap_or((hang.cause, 0));
@@ -67,10 +67,10 @@ impl HangCounters {
         if self.is_whole {
             // What cannot be read now may be readable the next time, and is not counted a second time then.
             self.periods = periods;
-            let is_stored = |number: &u64, started_ns: &u64| {
-                stored.hangs.get(number).is_some_and(|hang| hang.started_ns == *started_ns)
+            let is_stored = |number: &u64, began_ns: &u64| {
+                stored.hangs.get(number).is_some_and(|hang| hang.process_began_ns == *began_ns)
             };
-            self.counted.retain(|(number, started_ns), _| is_stored(number, started_ns));
+            self.counted.retain(|(number, began_ns), _| is_stored(number, began_ns));
         } else {
             self.periods.extend(periods);
         }
@@ -263,6 +263,8 @@ mod tests {
         counters.add(&history);
         for hang in history.hangs.values_mut() {
             (hang.cause, hang.length_ns) = (HangCause::Lock, 3_000_000_000);
+            // It may be found to have begun later.
+            hang.started_ns += 7;
         }
         counters.add(&history);
         let text = counters.render(&*store::disk::real(), Path::new("/nonexistent"));

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hangs::model::HangRecord;
-use hangs::store::{EraseSelection, erase};
+use hangs::model::{Hang, HangRecord};
+use hangs::store::{EraseSelection, erase, lock_recorder};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -252,6 +253,75 @@ fn a_hang_that_goes_on_waits_for_its_end_and_one_whose_recorder_ended_does_not()
         assert!(said.ends_with(waits), "{said}");
     }
     assert_eq!(counts(&records).len(), 1);
+}
+
+#[test]
+fn a_hang_whose_recorder_and_process_live_is_awaited_however_long_it_was_not_stored() {
+    let place = Place::new();
+    let mut suspended = hang(1, SECOND);
+    (suspended.goes_on, suspended.process) = (true, std::process::id());
+    let mut gone = hang(2, SECOND);
+    (gone.goes_on, gone.process) = (true, i32::MAX.unsigned_abs());
+    place.record(&[HangRecord::Hang(Box::new(suspended)), HangRecord::Hang(Box::new(gone))]);
+    let (url, records) = receive(vec![Answer::Take]);
+    let recorder = lock_recorder(&*store::disk::real(), &place.path("store")).unwrap();
+    assert!(stdout(&place.run(&["otlp", "--to", &url])).ends_with(": 1 hang.\n"));
+    assert_eq!(counts(&records).len(), 1, "that of the process which has ended");
+    drop(recorder);
+    assert!(stdout(&place.run(&["otlp", "--to", &url])).ends_with(": 1 hang.\n"));
+    assert_eq!(counts(&records).len(), 1);
+}
+
+#[test]
+fn two_states_of_a_hang_are_one_hang_also_if_it_is_found_to_have_begun_later() {
+    let place = Place::new();
+    let (url, records) = receive(vec![Answer::Take]);
+    for (started_ns, length_ns) in [(DAY_NS, 9 * SECOND), (DAY_NS + 7, 17 * SECOND)] {
+        let state = Hang { length_ns, ..hang(1, started_ns) };
+        place.record(&[HangRecord::Hang(Box::new(state))]);
+        stdout(&place.run(&["otlp", "--to", &url]));
+    }
+    let counts = counts(&records);
+    assert!(counts.len() == 1 && is_once(&counts), "{counts:?}");
+}
+
+#[test]
+fn what_is_erased_while_hangs_are_sent_is_not_sent() {
+    let place = Place::new();
+    place.record_hangs(1..601);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut sender = place.command();
+    let sender = sender.args(["otlp", "--to", &url]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stream = BufReader::new(listener.accept().unwrap().0);
+    let length = |request: ExportLogsServiceRequest| {
+        let all = request.resource_logs.into_iter().flat_map(|logs| logs.scope_logs);
+        all.map(|logs| logs.log_records.len()).sum::<usize>()
+    };
+    assert_eq!(length(read_request(&mut stream).unwrap()), 256);
+    // The first batch is on its way.
+    erase(&*store::disk::real(), &place.path("store"), &EraseSelection::default(), u64::MAX)
+        .unwrap();
+    stream.get_mut().write_all(b"HTTP/1.1 200 X\r\ncontent-length: 0\r\n\r\n").unwrap();
+    assert_eq!(read_request(&mut stream).map(length), None);
+    assert!(stdout(&sender.wait_with_output().unwrap()).ends_with(": 256 hangs.\n"));
+}
+
+#[test]
+fn whoever_exports_a_store_its_hangs_have_the_same_identifiers() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    place.record_hangs(1..3);
+    let shown = || stdout(&place.run(&["otlp", "--dry-run", "--to", "http://127.0.0.1:4318"]));
+    let of_root = shown();
+    let owned = |user| {
+        std::os::unix::fs::chown(place.path("store"), Some(user), Some(user)).unwrap();
+        shown()
+    };
+    assert_ne!(owned(65534), of_root, "of another user");
+    assert_eq!(owned(0), of_root);
 }
 
 #[test]

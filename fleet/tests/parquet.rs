@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,8 +13,10 @@ use arrow_schema::{DataType, Field, Schema};
 use hangs::model::{
     DiskUse, DiskUser, Hang, HangCause, HangChain, HangHop, HangRecord, ObjectKind,
 };
+use hangs::store::{EraseSelection, erase};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use unjank_export::lake::pack_rows;
+use unjank_export::identity::RecordSource;
+use unjank_export::lake::{ExportTurn, pack_rows};
 
 use crate::fixture::{DAY_NS, Place, SECOND, files, hang, period, refusal, stdout};
 
@@ -35,6 +38,33 @@ fn hangs(lake: &Path) -> Vec<(u64, i64)> {
     }
     found.sort_unstable();
     found
+}
+
+#[test]
+fn what_is_erased_while_another_export_runs_is_not_written() {
+    let place = Place::new();
+    place.record_hangs(1..4);
+    let (disk, to) = (store::disk::real(), place.path("lake"));
+    let dir = place.path("store");
+    let user = rustix::process::geteuid().as_raw();
+    let source = RecordSource::find(&*disk, &dir, Some("desk-1"), user).unwrap();
+    let turn = ExportTurn::take(&*disk, &to, &source).unwrap();
+    let mut second = place.command();
+    let second = second.args(["parquet", "--to"]).arg(&to).stdout(Stdio::piped()).spawn().unwrap();
+    // It has begun, and waits for its turn.
+    let lock = format!("/proc/{}/fd", second.id());
+    let waits = || {
+        let open =
+            std::fs::read_dir(&lock).unwrap().filter_map(|fd| fd.unwrap().path().read_link().ok());
+        open.into_iter().any(|path| path.to_string_lossy().ends_with(".lock"))
+    };
+    while !waits() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    erase(&*disk, &dir, &EraseSelection::default(), u64::MAX).unwrap();
+    drop(turn);
+    let said = stdout(&second.wait_with_output().unwrap());
+    assert!(said.starts_with("Nothing new: 0 hangs"), "{said}");
 }
 
 fn export(place: &Place) -> String {

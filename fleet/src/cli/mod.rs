@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use hangs::model::Hang;
 use hangs::store::StoredHistory;
 use report::text::{Charset, visible};
 use store::disk::Disk;
@@ -138,7 +139,9 @@ impl Session {
             None => state_directory("hangs", "set HOME, or use --store DIR")?,
         };
         check_store(&*disk, &dir)?;
-        let user = rustix::process::getuid().as_raw();
+        // Whoever exports it, these are the same records.
+        let user = rustix::fs::stat(&dir)
+            .map_or_else(|_| rustix::process::getuid().as_raw(), |stat| stat.st_uid);
         let source =
             RecordSource::find(&*disk, &dir, machine, user).map_err(|error| match error {
                 IdentityError::NotRead { ref path, .. } if path.starts_with(&dir) => {
@@ -184,6 +187,17 @@ impl Session {
                 Ok(stored)
             }
         }
+    }
+
+    /// Returns the files of the store, which are others after records were erased.
+    fn store_files(&self) -> Vec<(u64, (u64, u64))> {
+        hangs::store::files(&*self.disk, &self.dir).unwrap_or_default()
+    }
+
+    /// Returns what says whether the end of a hang that goes on may still be recorded.
+    fn may_end(&self) -> impl Fn(&Hang) -> bool + use<> {
+        let is_recorded = hangs::store::running_recorder(&*self.disk, &self.dir).is_some();
+        move |hang| is_recorded && Path::new(&format!("/proc/{}", hang.process)).exists()
     }
 
     fn now_ns(&self) -> u64 {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hangs::store::StoredHistory;
 use report::paragraph::counted;
 use report::text::{Charset, json_escaped};
 use rustix::event::{PollFd, Timespec, poll};
@@ -13,7 +12,7 @@ use unjank_export::otlp::client::{OtlpClient, UrlError, logs_url};
 use unjank_export::otlp::events::request;
 use unjank_export::otlp::sent::{SentHangs, read_sent};
 use unjank_export::otlp::transfer::{
-    BATCH, TransferError, TransferOutcome, count_unfinished, pending, send_pending,
+    BATCH, StoreReading, TransferError, TransferOutcome, send_pending,
 };
 
 use super::{AS_FAR, Failure, Session, print, say, state_directory};
@@ -77,26 +76,37 @@ impl Otlp {
         let client = OtlpClient::new(url);
         let mut pause_length = FIRST_PAUSE;
         let mut is_told = false;
+        let mut outcome = TransferOutcome::default();
         loop {
+            let files = session.store_files();
             // Who follows waits for what can be read.
             let stored = if self.follow { session.stored()? } else { session.stored_records()? };
-            let mut outcome = TransferOutcome::default();
+            let may_end = session.may_end();
+            let reading = StoreReading {
+                stored: &stored,
+                now_ns: session.now_ns(),
+                may_end: &may_end,
+                is_current: &|| session.store_files() == files,
+            };
             let done = send_pending(
                 &*session.disk,
                 &client,
                 &session.source,
-                &stored,
+                reading,
                 &mut sent,
-                session.now_ns(),
                 &mut outcome,
             );
+            if matches!(done, Ok(false)) {
+                continue;
+            }
             tell(&outcome, url, stored.damage().is_some(), self.follow || done.is_err())?;
+            outcome = TransferOutcome::default();
             match done {
-                Ok(()) if !self.follow => {
-                    tell_unfinished(&stored, session.now_ns());
+                Ok(_) if !self.follow => {
+                    tell_unfinished(reading);
                     return Ok(());
                 }
-                Ok(()) => {
+                Ok(_) => {
                     (pause_length, is_told) = (FIRST_PAUSE, false);
                     pause(INTERVAL);
                 }
@@ -138,8 +148,8 @@ fn tell(outcome: &TransferOutcome, url: &str, is_damaged: bool, goes_on: bool) -
 }
 
 /// Says how many hangs wait for their end.
-fn tell_unfinished(stored: &StoredHistory, now_ns: u64) {
-    match count_unfinished(stored, now_ns) {
+fn tell_unfinished(reading: StoreReading<'_>) {
+    match reading.count_unfinished() {
         0 => {}
         count => say(&format!("Not sent before its end: {}.", counted(count, "hang"))),
     }
@@ -151,7 +161,14 @@ fn show(session: &Session, url: &str) -> Result<(), Failure> {
     let stem = session.source.file_stem();
     let sent = read_sent(&*session.disk, &sent_directory()?, &stem, url)
         .map_err(|error| Failure::of(&error))?;
-    let waiting = pending(&session.source, &stored, |id| sent.contains(&id), session.now_ns());
+    let may_end = session.may_end();
+    let reading = StoreReading {
+        stored: &stored,
+        now_ns: session.now_ns(),
+        may_end: &may_end,
+        is_current: &|| true,
+    };
+    let waiting = reading.pending(&session.source, |id| sent.contains(&id));
     for batch in waiting.chunks(BATCH) {
         let request = request(&session.source, batch);
         let text = serde_json::to_string_pretty(&request).map_err(io::Error::other)?;
@@ -160,7 +177,7 @@ fn show(session: &Session, url: &str) -> Result<(), Failure> {
     let limit = if stored.damage().is_some() { AS_FAR } else { "" };
     let count = counted(waiting.len(), "hang");
     say(&format!("{count} would be sent to {url}{limit}; nothing was."));
-    tell_unfinished(&stored, session.now_ns());
+    tell_unfinished(reading);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use hangs::store::StoredHistory;
 use report::paragraph::counted;
 use unjank_export::facts::{Fact, parse_fact, read_machine};
-use unjank_export::lake::{LakeError, export};
+use unjank_export::lake::{ExportTurn, LakeError, export};
 
 use super::{AS_FAR, Failure, Session, print};
 
@@ -27,15 +27,21 @@ pub(super) struct Parquet {
 
 impl Parquet {
     pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
-        let stored = session.stored_records()?;
-        let facts = self.all_facts(session, &stored);
-        let done = export(&*session.disk, &self.to, &session.source, &stored, &facts);
-        let outcome = done.map_err(|error| match error {
+        let failure = |error: LakeError| match error {
             LakeError::NotRead { .. } | LakeError::OtherColumns { .. } => {
                 Failure::of(&error).hint("move that file out of the directory and run this again")
             }
             _ => Failure::of(&error),
-        })?;
+        };
+        let files = session.store_files();
+        let mut stored = session.stored_records()?;
+        let turn = ExportTurn::take(&*session.disk, &self.to, &session.source).map_err(failure)?;
+        if session.store_files() != files {
+            // Records may have been erased while another export ran.
+            stored = session.stored_records()?;
+        }
+        let facts = self.all_facts(session, &stored);
+        let outcome = export(&turn, &stored, &facts).map_err(failure)?;
         let hangs = counted(outcome.hangs, "hang");
         let files = counted(outcome.files, "file");
         let to = self.to.display();

@@ -1,6 +1,7 @@
 //! Sends what a receiver has not acknowledged yet, in batches of bounded size.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::time::Duration;
 
 use hangs::model::Hang;
@@ -55,31 +56,49 @@ pub struct TransferOutcome {
     pub reason: String,
 }
 
-/// Returns whether a hang is told now: it has ended, or its recorder has.
-#[must_use]
-pub fn is_ready(hang: &Hang, now_ns: u64) -> bool {
-    let awaited_ns = hang.ended_ns().saturating_add(hang.length_ns).saturating_add(GRACE_NS);
-    !hang.goes_on || now_ns > awaited_ns
+/// What was read of a store.
+#[derive(Clone, Copy)]
+pub struct StoreReading<'a> {
+    /// All of it.
+    pub stored: &'a StoredHistory,
+    /// The moment, in nanoseconds since 1970.
+    pub now_ns: u64,
+    /// Says whether the end of a hang may still be recorded: a recorder runs, and so does the process. On a machine that was suspended
+    /// nothing was stored for longer than is awaited otherwise.
+    pub may_end: &'a dyn Fn(&Hang) -> bool,
+    /// Says whether the store still has the files that were read. If not, somebody may have erased records.
+    pub is_current: &'a dyn Fn() -> bool,
 }
 
-/// Returns the hangs that are to be sent, the oldest first.
-pub fn pending<'a>(
-    source: &RecordSource,
-    stored: &'a StoredHistory,
-    is_sent: impl Fn(u64) -> bool,
-    now_ns: u64,
-) -> Vec<&'a Hang> {
-    let all = stored.hangs.values();
-    all.filter(|hang| is_ready(hang, now_ns) && !is_sent(source.hang_id(hang))).collect()
+impl fmt::Debug for StoreReading<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreReading").field("now_ns", &self.now_ns).finish_non_exhaustive()
+    }
 }
 
-/// Returns how many hangs are not told yet because they go on, as far as the store says.
-#[must_use]
-pub fn count_unfinished(stored: &StoredHistory, now_ns: u64) -> usize {
-    stored.hangs.values().filter(|hang| !is_ready(hang, now_ns)).count()
+impl<'a> StoreReading<'a> {
+    /// Returns whether a hang is told now: it has ended, or its recorder or its process has.
+    #[must_use]
+    pub fn is_ready(&self, hang: &Hang) -> bool {
+        let awaited_ns = hang.ended_ns().saturating_add(hang.length_ns).saturating_add(GRACE_NS);
+        !hang.goes_on || (self.now_ns > awaited_ns && !(self.may_end)(hang))
+    }
+
+    /// Returns the hangs that are to be sent, the oldest first.
+    pub fn pending(&self, source: &RecordSource, is_sent: impl Fn(u64) -> bool) -> Vec<&'a Hang> {
+        let all = self.stored.hangs.values();
+        all.filter(|hang| self.is_ready(hang) && !is_sent(source.hang_id(hang))).collect()
+    }
+
+    /// Returns how many hangs are not told yet because they go on, as far as the store says.
+    #[must_use]
+    pub fn count_unfinished(&self) -> usize {
+        self.stored.hangs.values().filter(|hang| !self.is_ready(hang)).count()
+    }
 }
 
-/// Sends what was not acknowledged yet, and adds to `outcome` what was.
+/// Sends what was not acknowledged yet, and adds to `outcome` what was. Returns whether all was sent: where records may have been
+/// erased meanwhile, the rest is not sent from what was read.
 ///
 /// # Errors
 ///
@@ -88,16 +107,19 @@ pub fn send_pending(
     disk: &dyn Disk,
     client: &OtlpClient,
     source: &RecordSource,
-    stored: &StoredHistory,
+    reading: StoreReading<'_>,
     sent: &mut SentHangs,
-    now_ns: u64,
     outcome: &mut TransferOutcome,
-) -> Result<(), TransferError> {
-    let all: HashSet<u64> = stored.hangs.values().map(|hang| source.hang_id(hang)).collect();
+) -> Result<bool, TransferError> {
+    let all: HashSet<u64> =
+        reading.stored.hangs.values().map(|hang| source.hang_id(hang)).collect();
     sent.keep_only(disk, &all)?;
-    let waiting = pending(source, stored, |id| sent.contains(id), now_ns);
+    let waiting = reading.pending(source, |id| sent.contains(id));
     let (mut rest, mut length) = (&waiting[..], BATCH);
     while !rest.is_empty() {
+        if !(reading.is_current)() {
+            return Ok(false);
+        }
         let (batch, later) = rest.split_at(length.min(rest.len()));
         let refused = |why: String| TransferError::Refused { url: client.url().to_owned(), why };
         match client.send(&request(source, batch)) {
@@ -119,5 +141,5 @@ pub fn send_pending(
             SendOutcome::Refused(why) => return Err(refused(why)),
         }
     }
-    Ok(())
+    Ok(true)
 }

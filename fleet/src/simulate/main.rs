@@ -16,7 +16,7 @@ use plan::{FleetPlan, MachinePlan};
 use rustix::event::{PollFd, Timespec, poll};
 use sys::clock::{Clock, SystemClock};
 use unjank_export::identity::RecordSource;
-use unjank_export::lake::export;
+use unjank_export::lake::{ExportTurn, export};
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -84,7 +84,8 @@ fn run(arguments: &Arguments) -> Result<u64, Box<dyn std::error::Error>> {
             machine.live(&fleet, day, &mut stored);
         }
         let facts = machine.facts(&fleet);
-        total += export(&*disk, &arguments.to, &source, &stored, &facts)?.new_hangs as u64;
+        let turn = ExportTurn::take(&*disk, &arguments.to, &source)?;
+        total += export(&turn, &stored, &facts)?.new_hangs as u64;
     }
     Ok(total)
 }
