@@ -23,6 +23,7 @@ use super::callers::{CallChain, WaitCallers, evidence_of};
 use super::cause::{
     DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_chain, with_stack,
 };
+use super::identity::{HangIdentity, suspended_ns};
 use super::places::{PlaceEvidence, PlaceKind};
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
@@ -183,16 +184,6 @@ struct NamedStack {
     frames: Vec<Frame>,
     /// Whether it was followed to the first function of the thread.
     is_whole: bool,
-}
-
-/// What is the same in each state of a hang that goes on.
-#[derive(Clone, Copy, Debug)]
-struct HangIdentity {
-    number: u64,
-    /// Of the monotonic clock, in nanoseconds.
-    began_ns: u64,
-    /// The same moment since 1970, as it was found first: a clock that is set meanwhile moves no hang.
-    started_ns: u64,
 }
 
 /// The stacks of one absence.
@@ -421,10 +412,9 @@ impl HangDescriber {
     fn store_hang(&mut self, draft: HangDraft, told: &mut dyn FnMut(&Hang)) {
         let HangDraft { key, began_ns, mut hang, descriptions } = draft;
         let known = self.open.get(&key).and_then(|stacks| stacks.identity);
+        let suspended_ns = suspended_ns();
         if let Some(known) = known {
-            // A look of its main loop may have been found since then, behind which it begins.
-            hang.started_ns =
-                known.started_ns.saturating_add(began_ns).saturating_sub(known.began_ns);
+            hang.started_ns = known.started_ns(began_ns, hang.started_ns, suspended_ns);
         }
         for share in &mut hang.calls {
             let Some(object) = &mut share.object else { continue };
@@ -476,7 +466,8 @@ impl HangDescriber {
         if hang.goes_on {
             if let Some(open) = self.open.get_mut(&key) {
                 let Hang { number, started_ns, .. } = hang;
-                open.identity = Some(HangIdentity { number, began_ns, started_ns });
+                let identity = HangIdentity { number, began_ns, started_ns, suspended_ns };
+                open.identity = Some(identity);
             }
         } else {
             self.open.remove(&key);

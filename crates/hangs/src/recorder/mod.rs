@@ -13,6 +13,7 @@ mod describe;
 mod disk_use;
 mod exact;
 mod follower;
+mod identity;
 mod interactive;
 mod period;
 mod places;
