@@ -4,6 +4,7 @@
 //! connection would double that (docs/decisions/0008). The program for sandboxes contains nothing else of D-Bus.
 
 mod connection;
+pub mod flatpak_spawn;
 pub mod life;
 pub mod order;
 #[cfg(test)]
