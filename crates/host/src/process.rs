@@ -47,9 +47,15 @@ const MOST_PARENTS: usize = 64;
 /// Returns the process that the shell of a job waits for, if that is not `pid`, a member of the job, itself: the last one of the job from
 /// `pid` up, as a script.
 pub(crate) fn awaited_above(pid: u32, is_of_job: impl Fn(u32) -> bool) -> Option<u32> {
-    let parent = |pid: &u32| ProcessStat::of(*pid).map(|stat| stat.parent);
-    let above = std::iter::successors(Some(pid), |pid| parent(pid).filter(|pid| is_of_job(*pid)));
-    above.take(MOST_PARENTS).last().filter(|last| *last != pid)
+    above(pid).map(|(pid, _)| pid).take_while(|pid| is_of_job(*pid)).last()
+}
+
+/// Returns the processes above `pid`, its parent first.
+pub(crate) fn above(pid: u32) -> impl Iterator<Item = (u32, ProcessStat)> {
+    let with_stat = |pid: u32| Some((pid, ProcessStat::of(pid)?));
+    std::iter::successors(with_stat(pid), move |(_, stat)| with_stat(stat.parent))
+        .skip(1)
+        .take(MOST_PARENTS)
 }
 
 /// Returns whether a process ends by a signal: it neither ignores nor catches it.

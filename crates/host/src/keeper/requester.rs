@@ -12,7 +12,7 @@ use sys::process_file;
 
 use crate::identity::is_proxy_process;
 use crate::keys::SIGTSTP;
-use crate::process::{ProcessStat, awaited_above, ends_by, ignores};
+use crate::process::{ProcessStat, above, awaited_above, ends_by, ignores};
 
 /// How long the members of a job have to stop before its first one is stopped.
 const UNTIL_STOPPED: Duration = Duration::from_secs(1);
@@ -98,12 +98,14 @@ impl Requester {
         self.pidfd().is_some_and(|process| pidfd::has_ended(process).unwrap_or(true))
     }
 
-    /// Returns whether it is in the foreground of the terminal `device`. A process with another terminal or none counts, too,
-    /// because its shell does not control that terminal.
+    /// Returns whether it is in the foreground of the terminal `device`. A process that has left the session of that terminal is where the
+    /// process is that waits for it there; if none does, it is in the background.
     pub(super) fn is_in_front(&self, device: u64) -> bool {
         match self {
-            Requester::Process(pid, _) => ProcessStat::of(*pid)
-                .is_some_and(|own| own.terminal != device || own.group == own.foreground),
+            Requester::Process(pid, _) => ProcessStat::of(*pid).is_some_and(|own| {
+                let seat = if own.terminal == device { Some(own) } else { seat(*pid, device) };
+                seat.is_some_and(|seat| seat.group == seat.foreground)
+            }),
             // The shell leads the session, and every program in it has the same foreground job.
             Requester::Job(job) => {
                 let shell = u32::try_from(job.session).ok().and_then(ProcessStat::of);
@@ -147,7 +149,11 @@ impl Requester {
     /// Returns the other processes of its job, to which the terminal `device` would send the signals of its keys; none if the job is
     /// not in its foreground.
     pub(super) fn others(&self, device: u64) -> Others {
-        let job = self.job_in_its_front().filter(|_| self.is_in_front(device));
+        let seat = || match self {
+            Requester::Process(pid, _) => seat(*pid, device).map(Job::of),
+            Requester::Job(_) => None,
+        };
+        let job = self.job_in_its_front().or_else(seat).filter(|_| self.is_in_front(device));
         let Some(job) = job else {
             return Others { job: None, members: Vec::new(), awaited: None };
         };
@@ -227,17 +233,27 @@ impl Others {
 }
 
 /// Returns the foreground job of the terminal `device`; `None` if there is none, or if programs name different ones: the
-/// terminals of other sandboxes may have the same number. `None` also for a shell with jobs: the requester is one of
-/// them, in the background, and the shell receives what is typed.
+/// terminals of other sandboxes may have the same number. `None` also for a shell with jobs, which ignores SIGTSTP: the requester is one of
+/// them, in the background, or has left the session, and the shell receives what is typed.
 fn job_in_front(device: u64) -> Option<Job> {
     let there = processes().filter_map(ProcessStat::of).filter(|stat| stat.terminal == device);
     let there: Vec<ProcessStat> = there.collect();
     let front = |stat: &ProcessStat| Job { group: stat.foreground, session: stat.session };
     let first = there.first().map(front).filter(|job| job.group > 0)?;
+    if u32::try_from(first.group).is_ok_and(|leader| ignores(leader, SIGTSTP)) {
+        return None;
+    }
     let is_shell = first.group == first.session;
     let fits =
         |stat: &ProcessStat| front(stat) == first && (!is_shell || stat.group == first.group);
     there.iter().all(fits).then_some(first)
+}
+
+/// Returns the nearest process above `pid` that the terminal `device` controls, as `setsid --wait` or the outer part of a sandbox. A shell
+/// with jobs waits for no process of another session: in a container it may be the parent of all that others have left.
+fn seat(pid: u32, device: u64) -> Option<ProcessStat> {
+    let (pid, stat) = above(pid).find(|(_, stat)| stat.terminal == device)?;
+    (!ignores(pid, SIGTSTP)).then_some(stat)
 }
 
 fn ends_with(pid: u32, words: &[CString]) -> bool {
@@ -297,6 +313,20 @@ mod tests {
         }
     }
 
+    fn wait_until(is_so: impl Fn() -> bool) {
+        let clock = SystemClock::start();
+        while !is_so() {
+            assert!(clock.monotonic() < Duration::from_secs(50));
+            poll(&mut [], Some(&LOOK)).unwrap();
+        }
+    }
+
+    /// Ends a process that no session ends.
+    fn end(requester: &Requester) {
+        let process = requester.pidfd().unwrap();
+        pidfd::signal(process.as_fd(), 0, 9, SignalScope::Process).unwrap();
+    }
+
     #[test]
     fn a_job_in_front_stands_for_a_process_that_nobody_knows() {
         let session = Session::start("sh -c 'echo $$; read wait'; true");
@@ -305,7 +335,7 @@ mod tests {
         assert!(matches!(&requester, Requester::Job(job) if job.group == group), "{requester:?}");
         assert!(requester.is_in_front(session.device()) && !requester.has_ended());
         // A shell without jobs is one itself.
-        let session = Session::start("echo $$; read wait");
+        let session = Session::start("exec sh -c 'echo $$; read wait'");
         assert!(Requester::in_front(session.device()).is_some_and(|it| it.is_job()));
         let device = session.device();
         drop(session);
@@ -336,11 +366,32 @@ mod tests {
 
     #[test]
     fn a_shell_with_jobs_keeps_what_is_typed() {
+        let session = Session::start("echo $$; read wait");
+        assert!(Requester::in_front(session.device()).is_none());
         let session = Session::start("sleep 100 & echo $!; read wait");
         assert!(Requester::in_front(session.device()).is_none());
         // No hangup reaches a job in the background.
         let pid = rustix::process::Pid::from_raw(session.said.parse().unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn who_has_left_the_session_is_in_front_only_while_a_process_there_waits_for_it() {
+        let asks = r#"sh -c "echo \$\$; exec sleep 1000""#;
+        let session = Session::start(&format!("setsid --wait {asks}; true"));
+        let device = session.device();
+        let requester = Requester::process(session.said.parse().unwrap()).unwrap();
+        assert!(requester.is_in_front(device));
+        let others = requester.others(device);
+        assert!(!others.are_none() && others.may_end_the_job(2), "{others:?}");
+        others.signal(2);
+        wait_until(|| !requester.is_in_front(device));
+        end(&requester);
+        // The shell is in front, and waits for nobody.
+        let session = Session::start(&format!("setsid --fork {asks}; read wait"));
+        let requester = Requester::process(session.said.parse().unwrap()).unwrap();
+        wait_until(|| !requester.is_in_front(session.device()));
+        end(&requester);
     }
 
     #[test]

@@ -361,9 +361,10 @@ impl Pair {
         })
     }
 
-    /// Returns whether the command receives what is typed now.
+    /// Returns whether the command receives what is typed now: the caller's terminal still has the modes that were set for that.
     fn reads(&self) -> bool {
-        self.changed.is_some()
+        let raw = self.changed.as_ref().map(|(_, raw)| raw);
+        raw.is_some_and(|raw| tcgetattr(&self.outer).is_ok_and(|now| same_modes(&now, raw)))
     }
 
     /// Notices a command that reads its terminal as it is, as for the answer to a question.
@@ -382,14 +383,14 @@ impl Pair {
         let in_front = requester.is_some_and(|requester| requester.is_in_front(self.device));
         let is_left = now < self.left_until;
         let wanted = asked && in_front && !is_left && !self.stopped && !self.finished;
-        match (&self.changed, wanted) {
-            (None, true) => self.take(),
-            (Some(_), false) => self.restore(),
-            _ => {}
+        if !wanted {
+            return self.restore();
         }
-        if wanted {
-            self.resize();
+        // Modes that another program of the job has set meanwhile are the ones to restore.
+        if !self.reads() {
+            self.take();
         }
+        self.resize();
     }
 
     fn take(&mut self) {
@@ -436,9 +437,8 @@ impl Pair {
 
     /// Restores the modes of the caller's terminal, unless another program has set others by now.
     fn restore(&mut self) {
-        if let Some((before, raw)) = self.changed.take()
-            && tcgetattr(&self.outer).is_ok_and(|now| same_modes(&now, &raw))
-        {
+        let is_raw = self.reads();
+        if let Some((before, _)) = self.changed.take().filter(|_| is_raw) {
             // It fails if the terminal is closed.
             let _ = tcsetattr(&self.outer, OptionalActions::Now, &before);
         }

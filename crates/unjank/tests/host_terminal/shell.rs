@@ -1,0 +1,36 @@
+//! What the shell of a terminal keeps beside a host command: the modes, what is typed for it, and its jobs.
+
+use super::*;
+
+/// A client in a session of its own for which nobody waits is in the background of the terminal that it has open.
+fn type_beside_a_client_that_left(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("setsid --fork {client} --watch-bus sleep 100"));
+    screen.sleeps('S');
+    // If the command read there, too, it would get some of them.
+    for time in 0..10 {
+        screen.line(&format!("echo he''re-{time}"));
+        screen.see(&format!("\nhere-{time}"));
+        screen.prompt(screen.prompt);
+        assert!(!screen.is_raw(), "{}", screen.shown());
+    }
+}
+
+#[test]
+fn a_client_that_left_the_session_takes_nothing_from_the_shell() {
+    on_screens_of_the_original(type_beside_a_client_that_left);
+}
+
+/// A client in a session of its own is where the script is that waits for it.
+fn interrupt_a_script_around_a_session(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("sh -c 'setsid --wait {client} sleep 100; echo go''es-on'"));
+    screen.sleeps('S');
+    screen.wait("raw modes", |_| screen.is_raw());
+    screen.key("C-c");
+    screen.prompt(screen.prompt);
+    assert!(!screen.shown().contains("goes-on"), "{}", screen.shown());
+}
+
+#[test]
+fn ctrl_c_ends_a_script_that_waits_for_another_session() {
+    on_screens_of_the_original(interrupt_a_script_around_a_session);
+}
