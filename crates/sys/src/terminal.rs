@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, OutputModes, Termios, tcgetattr, tcsetattr,
 };
@@ -21,7 +23,7 @@ pub struct RawTerminal {
     terminal: OwnedFd,
     before: Termios,
     raw: Termios,
-    guard: Option<OwnedFd>,
+    guard: Option<Guard>,
 }
 
 impl RawTerminal {
@@ -59,8 +61,7 @@ impl Drop for RawTerminal {
             mask.set();
         }
         if let Some(guard) = self.guard.take() {
-            // It has nothing to do any more; if it is gone, so much the better.
-            let _ = rustix::io::write(guard, b"x");
+            guard.dismiss();
         }
     }
 }
@@ -99,15 +100,34 @@ pub fn same_modes(one: &Termios, other: &Termios) -> bool {
         && one.local_modes == other.local_modes
 }
 
-/// Starts the process that puts the mode back if our end of the pipe closes without a word.
-fn guard(terminal: &OwnedFd, before: &Termios, raw: &Termios) -> io::Result<OwnedFd> {
+/// The process that puts the mode back if our end of the pipe closes without a word.
+#[derive(Debug)]
+struct Guard {
+    tell: OwnedFd,
+    process: Pid,
+}
+
+impl Guard {
+    /// Ends it.
+    fn dismiss(self) {
+        // It has nothing to do any more; if it is gone, so much the better.
+        let _ = rustix::io::write(&self.tell, b"x");
+        // It stays in the table of processes until it is waited for. Somebody else may have done so.
+        let _ = retry_on_intr(|| waitpid(Some(self.process), WaitOptions::empty()));
+    }
+}
+
+/// Starts the guard.
+fn guard(terminal: &OwnedFd, before: &Termios, raw: &Termios) -> io::Result<Guard> {
     let (wait, tell) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child makes system calls only and leaves without running destructors.
     let process = unsafe { libc::fork() };
-    match process {
-        0 => watch(terminal.as_fd(), before, raw, &wait),
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(tell),
+    if process == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    match Pid::from_raw(process) {
+        None => watch(terminal.as_fd(), before, raw, &wait),
+        Some(process) => Ok(Guard { tell, process }),
     }
 }
 
@@ -163,8 +183,11 @@ mod tests {
         let (_master, terminal) = pair();
         let raw = RawTerminal::enter(&terminal).unwrap();
         assert!(!echoes(&terminal) && raw.is_in_effect());
+        let guard = raw.guard.as_ref().unwrap().process;
         drop(raw);
         assert!(echoes(&terminal));
+        let guard = format!("/proc/{}", guard.as_raw_nonzero());
+        assert!(!std::path::Path::new(&guard).exists(), "its guard was not waited for");
     }
 
     #[test]
