@@ -4,7 +4,7 @@
 
 use std::io;
 
-pub use host::client::{HOST_REFUSED, INVALID_ARGS, UNKNOWN_METHOD};
+pub use host::client::{HOST_REFUSED, INVALID_ARGS, NO_REPLY, UNKNOWN_METHOD};
 use host::command::StartError;
 use settings::engine::{ChangeError, ErrorKind};
 
@@ -27,6 +27,8 @@ pub(crate) fn of_start(error: &StartError) -> &'static str {
         StartError::NoCommand | StartError::Invalid(_) => INVALID_ARGS,
         StartError::Refused { .. } => HOST_REFUSED,
         StartError::TooMany { .. } => LIMITS_EXCEEDED,
+        // Nobody may take this for a refusal and run it once more.
+        StartError::MayHaveBegun { .. } => NO_REPLY,
         StartError::Program { source, .. } => match source.kind() {
             io::ErrorKind::NotFound => FILE_NOT_FOUND,
             io::ErrorKind::PermissionDenied => ACCESS_DENIED,

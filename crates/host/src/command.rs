@@ -130,6 +130,14 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The command may have begun, and what is left of it is ended.
+    #[error("Failed to start command: Failed to execute child process \u{201c}{command}\u{201d} ({})", reason(.source))]
+    MayHaveBegun {
+        /// The name of the command.
+        command: String,
+        /// Why nobody knows.
+        source: io::Error,
+    },
 }
 
 /// Returns a caller's text, or the beginning of a long one.

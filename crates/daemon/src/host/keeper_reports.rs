@@ -24,12 +24,16 @@ impl ServiceOwner {
                 }
             }
             (Some(starting), report) => {
-                let source = match report {
-                    Some(KeeperReport::NotStarted(error)) => error,
-                    _ => io::Error::other("its keeper has ended"),
-                };
                 let command = starting.entry.command.first().cloned().unwrap_or_default();
-                let error = StartError::Program { command, source };
+                let error = match report {
+                    Some(KeeperReport::NotStarted(source)) => {
+                        StartError::Program { command, source }
+                    }
+                    _ => {
+                        let source = io::Error::other("its keeper has ended");
+                        StartError::MayHaveBegun { command, source }
+                    }
+                };
                 self.not_started(starting, error);
             }
             (None, Some(KeeperReport::Ended(ended, by))) => {

@@ -405,11 +405,11 @@ impl ServiceOwner {
         self.advance_all();
     }
 
-    /// Replies that a command took too long to start.
+    /// Replies that a command took too long to start. It may begin before it is ended.
     fn too_late(&mut self, starting: Starting) {
         let command = starting.entry.command.first().cloned().unwrap_or_default();
         let source = io::ErrorKind::TimedOut.into();
-        self.not_started(starting, StartError::Program { command, source });
+        self.not_started(starting, StartError::MayHaveBegun { command, source });
     }
 
     fn session(&mut self, reply_to: ReplyTo, identity: &Identity) {

@@ -16,7 +16,7 @@ use wire::socket::Deadline;
 use super::order::HostOrder;
 use super::{
     ExtraOptions, Greeting, HostCommandSpec, HostConnection, HostError, HostEvent, INVALID_ARGS,
-    To, UNKNOWN_METHOD, WithoutUs,
+    NO_REPLY, To, UNKNOWN_METHOD, WithoutUs,
 };
 use crate::relay::{JobKey, TerminalRelay};
 
@@ -300,7 +300,7 @@ impl Life<'_> {
                 self.start()?;
             }
             // It may have been started: nobody may take this for a refusal and run it once more.
-            HostEvent::Refused { name, text } if name == "org.freedesktop.DBus.Error.NoReply" => {
+            HostEvent::Refused { name, text } if name == NO_REPLY => {
                 return Ok(Some(HostOutcome::Failed(self.unknown(text))));
             }
             HostEvent::Refused { name, text } => {

@@ -28,6 +28,8 @@ pub const SERVICE: &str = "org.freedesktop.Flatpak";
 pub const UNKNOWN_METHOD: &str = "org.freedesktop.DBus.Error.UnknownMethod";
 /// `org.freedesktop.DBus.Error.InvalidArgs`: the method exists, the arguments are not its own.
 pub const INVALID_ARGS: &str = "org.freedesktop.DBus.Error.InvalidArgs";
+/// `org.freedesktop.DBus.Error.NoReply`: the command may have been started.
+pub const NO_REPLY: &str = "org.freedesktop.DBus.Error.NoReply";
 /// `org.unjank.Host1.Error.Refused`: the policy of host commands forbids it, or the caller is not who it says; nothing ran.
 pub const HOST_REFUSED: &str = "org.unjank.Host1.Error.Refused";
 const NO_OWNER: &str = "org.freedesktop.DBus.Error.NameHasNoOwner";

@@ -167,7 +167,8 @@ fn a_program_that_cannot_be_read_is_an_error_after_a_while_however_it_is_kept() 
             let wanted = Wanted { words: vec![program.clone()], flags, ..shell("") };
             let mut raw = host.raw();
             let error = raw.command(&wanted).unwrap_err();
-            assert_eq!(error.0, "org.freedesktop.DBus.Error.Failed", "{flags}: {error:?}");
+            // It might have begun: a shim runs nothing in its place.
+            assert_eq!(error.0, "org.freedesktop.DBus.Error.NoReply", "{flags}: {error:?}");
             assert_eq!(host.raw().run(&shell("exit 3")), Ok(3 << 8), "{flags}");
         }
         drop(mount);
