@@ -34,3 +34,17 @@ fn interrupt_a_script_around_a_session(screen: &Screen<'_>, client: &str) {
 fn ctrl_c_ends_a_script_that_waits_for_another_session() {
     on_screens_of_the_original(interrupt_a_script_around_a_session);
 }
+
+#[test]
+fn a_command_in_place_with_a_time_limit_reads_the_terminal() {
+    on_each_screen(|screen, client| {
+        let nowhere = "env -u DBUS_SESSION_BUS_ADDRESS XDG_RUNTIME_DIR=/nowhere";
+        // What a script starts does not lead its job.
+        let asks = "sh -c \"read word; echo got-\\$word\"";
+        screen.line(&format!("sh -c '{nowhere} {client} --timeout 100 -- {asks}; true'"));
+        screen.see("there is no bus");
+        screen.line("a-word");
+        screen.see("\ngot-a-word");
+        screen.prompt(screen.prompt);
+    });
+}

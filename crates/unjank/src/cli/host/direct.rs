@@ -19,8 +19,11 @@ pub(super) fn run(order: &HostOrder) -> ExitCode {
     let mut words = order.wrapped(&[]);
     if let Some(time) = order.timeout {
         let time = format!("{}s", time.as_secs_f64());
-        let limit = ["timeout", "--kill-after=2", &time].map(|word| word.as_bytes().to_vec());
-        words.splice(0..0, limit);
+        // In a group of its own it would be in the background of the terminal, and could not read there.
+        let is_at_terminal = rustix::termios::isatty(rustix::stdio::stdin());
+        let place = is_at_terminal.then_some("--foreground");
+        let limit = ["timeout", "--kill-after=2"].into_iter().chain(place).chain([&*time]);
+        words.splice(0..0, limit.map(|word| word.as_bytes().to_vec()));
     }
     let mut words = words.iter().map(|word| OsStr::from_bytes(word));
     let Some(program) = words.next() else { return ExitCode::from(TROUBLE) };
