@@ -24,6 +24,8 @@ use sys::terminal::{RawTerminal, edit_lines, remove_repeated_returns, same_modes
 const FOREGROUND_CHECK: Duration = Duration::from_millis(200);
 /// The most bytes that are copied at once.
 const BUFFER_BYTES: usize = 16 << 10;
+/// The most bytes that are shown of a command that has ended: more than a terminal holds. What it has left may write without end.
+const MOST_LAST_BYTES: usize = 256 << 10;
 
 /// Which of the client's descriptors must be a terminal for the command to receive one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,9 +231,15 @@ impl TerminalRelay {
         asked
     }
 
-    /// Shows all that the command has written.
+    /// Shows all that the command has written until now.
     pub fn drain(&mut self) {
-        while self.show() {}
+        let mut shown = 0;
+        while shown < MOST_LAST_BYTES {
+            match self.show() {
+                0 => return,
+                bytes => shown += bytes,
+            }
+        }
     }
 
     /// Keeps what was typed for the command, without the key that stops it; returns what a key asks for.
@@ -294,13 +302,13 @@ impl TerminalRelay {
         stops && leads && !handles_stop(command)
     }
 
-    /// Shows what the command has written; returns whether there was any.
-    fn show(&mut self) -> bool {
+    /// Shows what the command has written; returns how many bytes that is.
+    fn show(&mut self) -> usize {
         if !is_ready(self.master.as_fd()) {
-            return false;
+            return 0;
         }
         let mut piece = [0; BUFFER_BYTES];
-        let Ok(read @ 1..) = rustix::io::read(&self.master, &mut piece) else { return false };
+        let Ok(read @ 1..) = rustix::io::read(&self.master, &mut piece) else { return 0 };
         let mut shown = piece[..read].to_vec();
         remove_repeated_returns(&mut shown, stdout_or_in(self.stands_for));
         let mut rest = &shown[..];
@@ -311,11 +319,11 @@ impl TerminalRelay {
                 Err(Errno::AGAIN) => wait_writable(stdout_or_in(self.stands_for)),
                 Err(_) => {
                     self.state = State::Gone;
-                    return false;
+                    return 0;
                 }
             }
         }
-        true
+        read
     }
 
     /// Writes what was typed to the command, as far as there is room.

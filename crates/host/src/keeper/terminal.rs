@@ -32,6 +32,8 @@ const SIGSTOP: i32 = 19;
 const LOOK: Duration = Duration::from_millis(200);
 /// The most bytes that are copied at a time.
 const CHUNK: usize = 16 << 10;
+/// The most pieces of output that are copied at a time: meanwhile nobody looks after keys and the end of the command.
+const MOST_PIECES: usize = 16;
 /// How long the end of a command waits for its last output to be taken, in tenths of a second.
 const MOST_WAITS: usize = 20;
 
@@ -495,7 +497,7 @@ impl Pair {
 
     /// Copies what is written, as much as the caller's terminal takes; `prepare` is called between reading and showing it.
     fn copy_out(&mut self, mut prepare: impl FnMut(&mut Pair)) -> io::Result<()> {
-        loop {
+        for _ in 0..MOST_PIECES {
             if self.to_outer.is_empty() && self.open {
                 let mut buffer = [0; CHUNK];
                 match read(&self.inner, &mut buffer) {
@@ -518,5 +520,51 @@ impl Pair {
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a pair of other files than terminals.
+    fn pair(inner: &str, outer: &str) -> Pair {
+        let open = |path| {
+            OwnedFd::from(std::fs::File::options().read(true).write(true).open(path).unwrap())
+        };
+        let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        Pair {
+            outer: open(outer),
+            device: 0,
+            numbers: Vec::new(),
+            inner: open(inner),
+            held: None,
+            input: Input::Always,
+            inner_name: PathBuf::new(),
+            inner_device: 0,
+            is_read: false,
+            reading_due: Duration::ZERO,
+            first: tcgetattr(&screen).unwrap(),
+            typed_before: 0,
+            end_of_input: 4,
+            was_in_front: false,
+            changed: None,
+            left_until: Duration::ZERO,
+            stopped: false,
+            finished: false,
+            open: true,
+            to_inner: Vec::new(),
+            to_outer: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn output_without_end_is_left_for_later() {
+        let mut pair = pair("/dev/zero", "/dev/null");
+        let mut pieces = 0;
+        pair.copy_out(|_| pieces += 1).unwrap();
+        assert_eq!(pieces, MOST_PIECES);
+        assert!(pair.open && pair.to_outer.is_empty());
     }
 }
