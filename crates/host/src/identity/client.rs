@@ -62,7 +62,7 @@ impl TerminalFile {
     }
 
     /// Returns whether the descriptor behind this link of `/proc` is this file, without a call to a file system.
-    fn is_at(self, link: &Path) -> bool {
+    pub(crate) fn is_at(self, link: &Path) -> bool {
         let Ok(status) = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::INO) else {
             return false;
         };

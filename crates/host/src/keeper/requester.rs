@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{Timespec, poll};
@@ -10,7 +11,7 @@ use sys::clock::{Clock, SystemClock};
 use sys::pidfd::{self, SignalScope};
 use sys::process_file;
 
-use crate::identity::is_proxy_process;
+use crate::identity::{TerminalFile, is_proxy_process};
 use crate::keys::SIGTSTP;
 use crate::process::{ProcessStat, above, awaited_above, ends_by, ignores};
 
@@ -22,6 +23,30 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 const MOST_NAME: u64 = 64;
 /// The longest command line that is read: the kernel's limit.
 const MOST_LINE: u64 = 6 << 20;
+
+/// The descriptors that are a terminal in the programs that it controls; the last one in Bash.
+const TERMINALS: [u32; 4] = [0, 1, 2, 255];
+
+/// The terminal of a caller.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallerTerminal {
+    /// Its device as in `/proc/PID/stat`. Terminals of different sandboxes may have the same.
+    pub(super) device: u64,
+    /// Its file, by which it is told from those.
+    pub(super) file: TerminalFile,
+}
+
+impl CallerTerminal {
+    /// Returns whether it is the terminal of a process, as its descriptors or those of the leader of its session show.
+    fn controls(self, pid: u32, stat: ProcessStat) -> bool {
+        let has_it = |pid: &u32| {
+            let link = |number| PathBuf::from(format!("/proc/{pid}/fd/{number}"));
+            TERMINALS.iter().any(|number| self.file.is_at(&link(number)))
+        };
+        let leader = u32::try_from(stat.session).ok();
+        stat.terminal == self.device && (has_it(&pid) || leader.is_some_and(|pid| has_it(&pid)))
+    }
+}
 
 /// The requester of a command.
 #[derive(Debug)]
@@ -66,18 +91,17 @@ impl Requester {
         pidfd::open(pid).ok().map(|process| Requester::Process(pid, process))
     }
 
-    /// Returns the newest process at the terminal `device` whose command line ends with these words, as that of the
-    /// `flatpak-spawn` that requested them.
-    pub(super) fn with_words(device: u64, words: &[CString]) -> Option<Requester> {
-        let there = processes().filter_map(|pid| Some((pid, ProcessStat::of(pid)?)));
-        let there = there.filter(|(pid, stat)| stat.terminal == device && ends_with(*pid, words));
+    /// Returns the newest process at a terminal whose command line ends with these words, as that of the `flatpak-spawn` that
+    /// requested them.
+    pub(super) fn with_words(terminal: CallerTerminal, words: &[CString]) -> Option<Requester> {
+        let there = processes_at(terminal).filter(|(pid, _)| ends_with(*pid, words));
         let (pid, _) = there.max_by_key(|(_, stat)| stat.began)?;
         Requester::process(pid)
     }
 
-    /// Returns the foreground job of the terminal `device`, if the programs there agree about it.
-    pub(super) fn in_front(device: u64) -> Option<Requester> {
-        job_in_front(device).map(Requester::Job)
+    /// Returns the foreground job of a terminal, if the programs there agree about it.
+    pub(super) fn in_front(terminal: CallerTerminal) -> Option<Requester> {
+        job_in_front(terminal).map(Requester::Job)
     }
 
     /// Returns the descriptor that reports its end, if there is one.
@@ -232,12 +256,10 @@ impl Others {
     }
 }
 
-/// Returns the foreground job of the terminal `device`; `None` if there is none, or if programs name different ones: the
-/// terminals of other sandboxes may have the same number. `None` also for a shell with jobs, which ignores SIGTSTP: the requester is one of
+/// Returns the foreground job of a terminal; `None` if there is none, or if programs name different ones. `None` also for a shell with jobs, which ignores SIGTSTP: the requester is one of
 /// them, in the background, or has left the session, and the shell receives what is typed.
-fn job_in_front(device: u64) -> Option<Job> {
-    let there = processes().filter_map(ProcessStat::of).filter(|stat| stat.terminal == device);
-    let there: Vec<ProcessStat> = there.collect();
+fn job_in_front(terminal: CallerTerminal) -> Option<Job> {
+    let there: Vec<ProcessStat> = processes_at(terminal).map(|(_, stat)| stat).collect();
     let front = |stat: &ProcessStat| Job { group: stat.foreground, session: stat.session };
     let first = there.first().map(front).filter(|job| job.group > 0)?;
     if u32::try_from(first.group).is_ok_and(|leader| ignores(leader, SIGTSTP)) {
@@ -261,6 +283,11 @@ fn ends_with(pid: u32, words: &[CString]) -> bool {
     let mut own = line.strip_suffix(&[0]).unwrap_or(&line).rsplit(|byte| *byte == 0);
     // The name of the client stands before them.
     words.iter().rev().all(|word| own.next() == Some(word.as_bytes())) && own.next().is_some()
+}
+
+fn processes_at(terminal: CallerTerminal) -> impl Iterator<Item = (u32, ProcessStat)> {
+    let there = processes().filter_map(|pid| Some((pid, ProcessStat::of(pid)?)));
+    there.filter(move |(pid, stat)| terminal.controls(*pid, *stat))
 }
 
 fn processes() -> impl Iterator<Item = u32> {
@@ -303,6 +330,11 @@ mod tests {
         fn device(&self) -> u64 {
             crate::process::terminal_number(rustix::fs::fstat(&self.terminal).unwrap().st_rdev)
         }
+
+        fn terminal(&self) -> CallerTerminal {
+            let file = TerminalFile::of(&self.terminal).unwrap();
+            CallerTerminal { device: self.device(), file }
+        }
     }
 
     impl Drop for Session {
@@ -312,6 +344,9 @@ mod tests {
             let _ = self.shell.wait();
         }
     }
+
+    /// A job in front with the words of a command.
+    const PLAIN: &str = "sh -c 'echo $$; read wait' client make all; true";
 
     fn wait_until(is_so: impl Fn() -> bool) {
         let clock = SystemClock::start();
@@ -331,15 +366,15 @@ mod tests {
     fn a_job_in_front_stands_for_a_process_that_nobody_knows() {
         let session = Session::start("sh -c 'echo $$; read wait'; true");
         let group: i32 = session.said.parse().unwrap();
-        let requester = Requester::in_front(session.device()).unwrap();
+        let requester = Requester::in_front(session.terminal()).unwrap();
         assert!(matches!(&requester, Requester::Job(job) if job.group == group), "{requester:?}");
         assert!(requester.is_in_front(session.device()) && !requester.has_ended());
         // A shell without jobs is one itself.
         let session = Session::start("exec sh -c 'echo $$; read wait'");
-        assert!(Requester::in_front(session.device()).is_some_and(|it| it.is_job()));
-        let device = session.device();
+        assert!(Requester::in_front(session.terminal()).is_some_and(|it| it.is_job()));
+        let terminal = session.terminal();
         drop(session);
-        assert!(Requester::in_front(device).is_none());
+        assert!(Requester::in_front(terminal).is_none());
     }
 
     #[test]
@@ -350,7 +385,7 @@ mod tests {
         let session = Session::start(&format!("sh -c \"perl -e '{slow}'; true\"; read wait"));
         let pid: u32 = session.said.parse().unwrap();
         let first = ProcessStat::of(pid).unwrap().parent;
-        Requester::in_front(session.device()).unwrap().stop();
+        Requester::in_front(session.terminal()).unwrap().stop();
         let [slow, first] = [pid, first].map(|pid| ProcessStat::of(pid).unwrap());
         assert!(slow.group == first.group && slow.is_stopped, "{slow:?} of {first:?}");
     }
@@ -367,9 +402,9 @@ mod tests {
     #[test]
     fn a_shell_with_jobs_keeps_what_is_typed() {
         let session = Session::start("echo $$; read wait");
-        assert!(Requester::in_front(session.device()).is_none());
+        assert!(Requester::in_front(session.terminal()).is_none());
         let session = Session::start("sleep 100 & echo $!; read wait");
-        assert!(Requester::in_front(session.device()).is_none());
+        assert!(Requester::in_front(session.terminal()).is_none());
         // No hangup reaches a job in the background.
         let pid = rustix::process::Pid::from_raw(session.said.parse().unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -396,14 +431,26 @@ mod tests {
 
     #[test]
     fn a_process_is_found_by_the_words_that_it_asked_for() {
-        let session = Session::start("sh -c 'echo $$; read wait' client make all; true");
+        let session = Session::start(PLAIN);
         let words = |text: &str| -> Vec<CString> {
             text.split(' ').map(|word| CString::new(word).unwrap()).collect()
         };
-        let found = |text| Requester::with_words(session.device(), &words(text));
+        let found = |text| Requester::with_words(session.terminal(), &words(text));
         let pid: u32 = session.said.parse().unwrap();
         assert!(matches!(found("make all"), Some(Requester::Process(found, _)) if found == pid));
         assert!(found("make some").is_none());
-        assert!(Requester::with_words(session.device() + 1, &words("make all")).is_none());
+        let other = CallerTerminal { device: session.device() + 1, ..session.terminal() };
+        assert!(Requester::with_words(other, &words("make all")).is_none());
+    }
+
+    #[test]
+    fn a_terminal_of_another_sandbox_with_the_same_number_is_another() {
+        let (session, other) = (Session::start(PLAIN), Session::start(PLAIN));
+        let words = [c"make".to_owned(), c"all".to_owned()];
+        let of =
+            |terminal| (Requester::in_front(terminal), Requester::with_words(terminal, &words));
+        assert!(matches!(of(session.terminal()), (Some(_), Some(_))));
+        let same_number = CallerTerminal { device: session.device(), ..other.terminal() };
+        assert!(matches!(of(same_number), (None, None)));
     }
 }

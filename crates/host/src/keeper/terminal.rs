@@ -23,7 +23,8 @@ use sys::launch::ProcessGroup;
 use sys::terminal::{edit_lines, remove_repeated_returns, same_modes};
 
 use super::reading::is_read_by;
-use super::requester::Requester;
+use super::requester::{CallerTerminal, Requester};
+use crate::identity::TerminalFile;
 use crate::keys::{ECHO, UNTIL_ENDED, concerns_job, signal_of};
 use crate::process::terminal_number;
 
@@ -124,7 +125,10 @@ impl Terminal {
         let (first, status) = order
             .iter()
             .find_map(|(number, fd)| device(*fd).map(|status| ((*number, *fd), status)))?;
-        if ioctl_tiocsctty(first.1).is_ok() {
+        // One that may only be written has to be opened again to become that of this session.
+        let outer = open_again(first.1);
+        let takes = |outer: &OwnedFd| ioctl_tiocsctty(outer).is_ok();
+        if ioctl_tiocsctty(first.1).is_ok() || outer.as_ref().is_ok_and(takes) {
             let theirs = sys::launch::above(first.1, 3).ok()?;
             return Some(Terminal {
                 requester: Requester::process(client),
@@ -142,12 +146,13 @@ impl Terminal {
         let input =
             if is_interactive && same(stdin.as_fd()) { Input::Always } else { Input::WhenAsked };
         let device = terminal_number(status.st_rdev);
+        let terminal = CallerTerminal { device, file: TerminalFile::of(first.1)? };
         let requester = Requester::process(client)
-            .or_else(|| Requester::with_words(device, words))
-            .or_else(|| Requester::in_front(device));
+            .or_else(|| Requester::with_words(terminal, words))
+            .or_else(|| Requester::in_front(terminal));
         let is_front = requester.as_ref().is_some_and(|requester| requester.is_in_front(device));
         let front = if is_front { Front::Caller } else { Front::Others };
-        let pair = Pair::new(first.1, device, numbers, input, front).ok()?;
+        let pair = Pair::new(outer.ok()?, device, numbers, input, front).ok()?;
         Some(Terminal { requester, kind: DescriptorKind::Ours(Box::new(pair)) })
     }
 
@@ -303,6 +308,13 @@ impl Terminal {
     }
 }
 
+/// Opens the caller's terminal again, for reading and writing.
+fn open_again(theirs: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
+    sys::launch::above(open(path, flags, Mode::empty())?.as_fd(), 3)
+}
+
 impl Drop for Pair {
     fn drop(&mut self) {
         self.restore();
@@ -311,15 +323,12 @@ impl Drop for Pair {
 
 impl Pair {
     fn new(
-        theirs: BorrowedFd<'_>,
+        outer: OwnedFd,
         device: u64,
         numbers: Vec<i32>,
         input: Input,
         front: Front,
     ) -> io::Result<Pair> {
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
-        let outer = sys::launch::above(open(path, flags, Mode::empty())?.as_fd(), 3)?;
         let inner = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         let inner = sys::launch::above(inner.as_fd(), 3)?;
         fcntl_setfl(&inner, OFlags::RDWR | OFlags::NONBLOCK)?;
