@@ -242,6 +242,17 @@ impl TerminalRelay {
         }
     }
 
+    /// Shows the key that stops the command, as the command's terminal would have done: it was not written there.
+    pub fn echo_stop(&mut self) {
+        self.drain();
+        let Ok(modes) = tcgetattr(&self.master) else { return };
+        let key = modes.special_codes[SpecialCodeIndex::VSUSP];
+        let echoes = modes.local_modes.contains(LocalModes::ECHO | LocalModes::ECHOCTL);
+        if echoes && key.is_ascii_control() {
+            self.write_shown(&[b'^', key ^ 0x40]);
+        }
+    }
+
     /// Keeps what was typed for the command, without the key that stops it; returns what a key asks for.
     fn take(&mut self, typed: &[u8]) -> Option<JobKey> {
         let key = typed.iter().position(|byte| *byte == self.stop_key);
@@ -311,7 +322,11 @@ impl TerminalRelay {
         let Ok(read @ 1..) = rustix::io::read(&self.master, &mut piece) else { return 0 };
         let mut shown = piece[..read].to_vec();
         remove_repeated_returns(&mut shown, stdout_or_in(self.stands_for));
-        let mut rest = &shown[..];
+        if self.write_shown(&shown) { read } else { 0 }
+    }
+
+    /// Writes to the user's terminal; returns whether it is there.
+    fn write_shown(&mut self, mut rest: &[u8]) -> bool {
         while !rest.is_empty() {
             match rustix::io::write(stdout_or_in(self.stands_for), rest) {
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
@@ -319,11 +334,11 @@ impl TerminalRelay {
                 Err(Errno::AGAIN) => wait_writable(stdout_or_in(self.stands_for)),
                 Err(_) => {
                     self.state = State::Gone;
-                    return 0;
+                    return false;
                 }
             }
         }
-        read
+        true
     }
 
     /// Writes what was typed to the command, as far as there is room.

@@ -447,6 +447,7 @@ impl Life<'_> {
     fn stop_job(&mut self) -> Result<(), HostError> {
         self.host.signal(STOP.unsigned_abs(), To::Group)?;
         if let Some(terminal) = &mut self.terminal {
+            terminal.echo_stop();
             terminal.pause();
         }
         // What waits here of it for this process is gone once that goes on.

@@ -642,6 +642,7 @@ fn stop_and_go_on(screen: &Screen<'_>, client: &str) {
     screen.sleeps('S');
     screen.key("C-z");
     screen.see("Stopped");
+    assert!(screen.shown().contains("^Z"), "no echo on\n{}", screen.shown());
     screen.sleeps('T');
     screen.line("fg");
     screen.sleeps('S');
