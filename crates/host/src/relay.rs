@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::keys::{ECHO, SIGTSTP, UNTIL_ENDED, concerns_job, signal_of};
+use crate::keys::{ECHO, SIGTSTP, TypedInput, UNTIL_ENDED, concerns_job, read_typed};
 use crate::process::{ProcessStat, awaited_above, ends_by};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
@@ -52,8 +52,6 @@ pub struct TerminalRelay {
     /// The first modes of the command's terminal, until this process has been in the foreground: the modes of the user's
     /// terminal belonged to another program then.
     first: Option<Termios>,
-    /// The character that stops programs (`VSUSP`).
-    stop_key: u8,
     /// The command's process, once it runs.
     command: Option<u32>,
     /// Whether the command was seen here: in a sandbox processes of the host have other numbers or none.
@@ -108,7 +106,6 @@ impl TerminalRelay {
         tcsetattr(&inner, OptionalActions::Now, &mode)?;
         let first = if foreground { None } else { Some(tcgetattr(&inner)?) };
         rustix::io::ioctl_fionbio(&master, true)?;
-        let stop_key = mode.special_codes[SpecialCodeIndex::VSUSP];
         let mut relay = TerminalRelay {
             master,
             inner,
@@ -117,7 +114,6 @@ impl TerminalRelay {
             raw: None,
             state: State::Background,
             first,
-            stop_key,
             command: None,
             is_visible: false,
             left_until: Duration::ZERO,
@@ -166,7 +162,6 @@ impl TerminalRelay {
         if let Ok(mode) = tcgetattr(stdin())
             && tcgetattr(&self.inner).is_ok_and(|now| same_modes(&now, &first))
         {
-            self.stop_key = mode.special_codes[SpecialCodeIndex::VSUSP];
             // It fails only for a closed terminal, whose modes do not matter.
             let _ = tcsetattr(&self.inner, OptionalActions::Now, &mode);
         }
@@ -217,10 +212,9 @@ impl TerminalRelay {
         }
         let mut asked = None;
         if self.state == State::Foreground && self.typed.is_empty() && is_ready(stdin()) {
-            let mut piece = [0; BUFFER_BYTES];
-            match rustix::io::read(stdin(), &mut piece) {
-                Ok(0) => self.state = State::Gone,
-                Ok(read) => asked = self.take(&piece[..read]),
+            match read_typed(stdin(), &self.master) {
+                Ok(typed) if typed.bytes.is_empty() => self.state = State::Gone,
+                Ok(typed) => asked = self.take(typed),
                 Err(Errno::INTR | Errno::AGAIN) => (),
                 // Another process group is in the foreground now, or the terminal is closed.
                 Err(_) if tcgetpgrp(stdin()).is_ok() => self.pause(),
@@ -254,25 +248,18 @@ impl TerminalRelay {
     }
 
     /// Keeps what was typed for the command, without the key that stops it; returns what a key asks for.
-    fn take(&mut self, typed: &[u8]) -> Option<JobKey> {
-        let key = typed.iter().position(|byte| *byte == self.stop_key);
-        match key {
-            Some(at) if self.stop_key != 0 && self.needs_stop_from_here() => {
-                self.typed.extend(&typed[..at]);
-                self.typed.extend(&typed[at + 1..]);
-                Some(JobKey::Stop)
-            }
-            _ => {
-                self.typed.extend(typed);
-                let signal = self.signal_for_job(typed).filter(|_| has_job_others());
-                signal.map(JobKey::Signal)
-            }
+    fn take(&mut self, typed: TypedInput) -> Option<JobKey> {
+        self.typed.extend(&typed.bytes);
+        if typed.signal == Some(SIGTSTP) && self.needs_stop_from_here() {
+            self.typed.pop();
+            return Some(JobKey::Stop);
         }
+        self.signal_for_job(&typed).filter(|_| has_job_others()).map(JobKey::Signal)
     }
 
-    /// Returns the signal of a key among those typed that is for the job of this process, too.
-    fn signal_for_job(&self, typed: &[u8]) -> Option<i32> {
-        let signal = signal_of(typed, &tcgetattr(&self.master).ok()?)?;
+    /// Returns the signal of a key that is for the job of this process, too.
+    fn signal_for_job(&self, typed: &TypedInput) -> Option<i32> {
+        let signal = typed.signal.filter(|signal| *signal != SIGTSTP)?;
         // Of a command that has ended the terminal has no group: the key came a moment too late.
         let is_late = self.is_visible && tcgetpgrp(&self.master).is_err();
         let has_it = !is_late && concerns_job(&self.master, self.command?);
@@ -285,9 +272,7 @@ impl TerminalRelay {
         if self.state != State::Foreground || !is_ready(stdin()) || !has_job_others() {
             return None;
         }
-        let mut piece = [0; BUFFER_BYTES];
-        let read = rustix::io::read(stdin(), &mut piece).ok()?;
-        self.signal_for_job(piece.get(..read)?)
+        self.signal_for_job(&read_typed(stdin(), &self.master).ok()?)
     }
 
     /// Returns whether the shell may take the user's terminal back because of a signal to the job of this process, although it goes on.
@@ -305,12 +290,10 @@ impl TerminalRelay {
     /// receives it.
     fn needs_stop_from_here(&self) -> bool {
         let Some(command) = self.command else { return false };
-        let stops =
-            tcgetattr(&self.master).is_ok_and(|mode| mode.local_modes.contains(LocalModes::ISIG));
         // In a sandbox with process numbers of its own the comparison fails; the command receives the key then.
         let leads = tcgetpgrp(&self.master)
             .is_ok_and(|group| u32::try_from(group.as_raw_nonzero().get()) == Ok(command));
-        stops && leads && !handles_stop(command)
+        leads && !handles_stop(command)
     }
 
     /// Shows what the command has written; returns how many bytes that is.

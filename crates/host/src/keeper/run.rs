@@ -340,8 +340,10 @@ impl<'a> Keeper<'a> {
             Ending::No => self.timeout,
             Ending::Asked(_, due) | Ending::Killing(_, due) => Some(due),
         };
-        let until = due.map(|due| due.saturating_sub(self.clock.monotonic()));
-        let until = match (until, self.terminal.as_ref().and_then(Terminal::looks_again)) {
+        let now = self.clock.monotonic();
+        let until = due.map(|due| due.saturating_sub(now));
+        let look = self.terminal.as_ref().and_then(|terminal| terminal.looks_again(now));
+        let until = match (until, look) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
@@ -354,7 +356,7 @@ impl<'a> Keeper<'a> {
             polled.push(PollFd::new(control, PollFlags::IN));
         }
         if let Some(terminal) = &self.terminal {
-            terminal.poll(&mut polled);
+            terminal.poll(&mut polled, now);
         }
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

@@ -25,12 +25,16 @@ use sys::terminal::{edit_lines, remove_repeated_returns, same_modes};
 use super::reading::is_read_by;
 use super::requester::{CallerTerminal, Requester};
 use crate::identity::TerminalFile;
-use crate::keys::{ECHO, UNTIL_ENDED, concerns_job, signal_of};
-use crate::process::terminal_number;
+use crate::keys::{ECHO, SIGTSTP, UNTIL_ENDED, concerns_job, read_typed};
+use crate::process::{ends_by, ignores, terminal_number};
 
 const SIGSTOP: i32 = 19;
 /// How often the size of the caller's terminal is read: only its own session receives a signal for changes.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long a command takes at most to stop or end by a signal that it leaves to the kernel.
+const UNTIL_DONE: Duration = Duration::from_secs(1);
+/// How long what is typed waits for a command that handles the signal itself.
+const UNTIL_HANDLED: Duration = Duration::from_millis(20);
 /// The most bytes that are copied at a time.
 const CHUNK: usize = 16 << 10;
 /// The most pieces of output that are copied at a time: meanwhile nobody looks after keys and the end of the command.
@@ -104,6 +108,8 @@ struct Pair {
     changed: Option<(Termios, Termios)>,
     /// Until when the caller's terminal keeps its modes, because its job was sent the signal of a key.
     left_until: Duration,
+    /// Until when nothing is read, because a key may stop or end the command: what is typed behind it is for the shell then.
+    held_until: Duration,
     stopped: bool,
     finished: bool,
     /// Whether a process still has the command's end open.
@@ -186,22 +192,25 @@ impl Terminal {
         }
     }
 
-    /// Returns after which time it must be checked without an event.
-    pub(super) fn looks_again(&self) -> Option<Duration> {
+    /// Returns after which time from now on it must be checked without an event.
+    pub(super) fn looks_again(&self, now: Duration) -> Option<Duration> {
         match &self.kind {
-            DescriptorKind::Ours(pair) if !pair.finished && self.requester.is_some() => Some(LOOK),
+            DescriptorKind::Ours(pair) if !pair.finished && self.requester.is_some() => {
+                let held = pair.held_until.saturating_sub(now);
+                Some(if held.is_zero() { LOOK } else { held.min(LOOK) })
+            }
             _ => None,
         }
     }
 
-    /// Adds the descriptors for which it waits.
-    pub(super) fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+    /// Adds the descriptors for which it waits from now on.
+    pub(super) fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>, now: Duration) {
         let DescriptorKind::Ours(pair) = &self.kind else { return };
         if let Some(process) = self.requester.as_ref().and_then(Requester::pidfd) {
             polled.push(PollFd::new(process, PollFlags::IN));
         }
         let mut outer = PollFlags::empty();
-        outer.set(PollFlags::IN, pair.reads() && pair.to_inner.is_empty());
+        outer.set(PollFlags::IN, pair.takes_input(now));
         outer.set(PollFlags::OUT, !pair.to_outer.is_empty());
         polled.push(PollFd::new(&pair.outer, outer));
         let mut inner = PollFlags::empty();
@@ -230,8 +239,11 @@ impl Terminal {
         pair.look(requester, now);
         // Once more before anything is shown: whoever sees a prompt may answer it at once, and that is not to be echoed.
         pair.copy_out(|pair| pair.look(requester, now))?;
-        if let Some(signal) = pair.copy_in()?
-            && concerns_job(&pair.inner, command)
+        let signal = pair.copy_in(now)?.filter(|_| concerns_job(&pair.inner, command));
+        if let Some(signal) = signal {
+            pair.held_until = now + time_to_act(command, signal);
+        }
+        if let Some(signal) = signal.filter(|signal| *signal != SIGTSTP)
             && let Some(others) = requester.map(|requester| requester.others(pair.device))
             && !others.are_none()
         {
@@ -285,6 +297,7 @@ impl Terminal {
     pub(super) fn continued(&mut self) {
         if let DescriptorKind::Ours(pair) = &mut self.kind {
             pair.stopped = false;
+            pair.held_until = Duration::ZERO;
         }
     }
 
@@ -305,6 +318,16 @@ impl Terminal {
             let _ = poll(&mut polled, Some(&tenth));
         }
         pair.restore();
+    }
+}
+
+/// Returns how long a command may take to stop or end by the signal of a key.
+fn time_to_act(command: u32, signal: i32) -> Duration {
+    match (ignores(command, signal), ends_by(command, signal)) {
+        (true, _) => Duration::ZERO,
+        (_, true) => UNTIL_DONE,
+        // What it does is its own affair.
+        _ => UNTIL_HANDLED,
     }
 }
 
@@ -364,6 +387,7 @@ impl Pair {
             was_in_front: false,
             changed: None,
             left_until: Duration::ZERO,
+            held_until: Duration::ZERO,
             stopped: false,
             finished: false,
             open: true,
@@ -376,6 +400,11 @@ impl Pair {
     fn reads(&self) -> bool {
         let raw = self.changed.as_ref().map(|(_, raw)| raw);
         raw.is_some_and(|raw| tcgetattr(&self.outer).is_ok_and(|now| same_modes(&now, raw)))
+    }
+
+    /// Returns whether what is typed is read now.
+    fn takes_input(&self, now: Duration) -> bool {
+        self.to_inner.is_empty() && now >= self.held_until && self.reads()
     }
 
     /// Notices a command that reads its terminal as it is, as for the answer to a question.
@@ -474,22 +503,22 @@ impl Pair {
         Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
     }
 
-    /// Copies what is typed; returns the signal of a key among it.
-    fn copy_in(&mut self) -> io::Result<Option<i32>> {
+    /// Copies what is typed, up to a key that has a signal, and returns that.
+    fn copy_in(&mut self, now: Duration) -> io::Result<Option<i32>> {
         let mut signal = None;
-        if self.reads() && self.to_inner.is_empty() {
-            let mut buffer = [0; CHUNK];
-            match read(&self.outer, &mut buffer) {
-                Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Ok(len) => {
-                    let typed = buffer.get_mut(..len).unwrap_or_default();
-                    let before = self.typed_before.min(len);
+        if self.takes_input(now) {
+            match read_typed(&self.outer, &self.inner) {
+                Ok(typed) if typed.bytes.is_empty() => {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Ok(mut typed) => {
+                    let before = self.typed_before.min(typed.bytes.len());
                     self.typed_before -= before;
-                    for zero in typed.iter_mut().take(before).filter(|byte| **byte == 0) {
+                    for zero in typed.bytes.iter_mut().take(before).filter(|byte| **byte == 0) {
                         *zero = self.end_of_input;
                     }
-                    signal = tcgetattr(&self.inner).ok().and_then(|modes| signal_of(typed, &modes));
-                    self.to_inner.extend_from_slice(typed);
+                    signal = typed.signal;
+                    self.to_inner.append(&mut typed.bytes);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -560,6 +589,7 @@ mod tests {
             was_in_front: false,
             changed: None,
             left_until: Duration::ZERO,
+            held_until: Duration::ZERO,
             stopped: false,
             finished: false,
             open: true,

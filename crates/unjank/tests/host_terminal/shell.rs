@@ -57,3 +57,25 @@ fn a_command_ends_although_something_that_it_left_writes_without_end() {
         screen.prompt(screen.prompt);
     });
 }
+
+/// What is typed behind Ctrl-Z is for the shell, however quickly it is typed.
+fn stop_and_type_on(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("{client} sleep 100"));
+    screen.sleeps('S');
+    screen.wait("raw modes", |_| screen.is_raw());
+    let typed = screen.tmux(&["send-keys", "C-z", "f", "g", "Enter"]).status().unwrap();
+    assert!(typed.success());
+    screen.see("Stopped");
+    screen.sleeps('S');
+    screen.wait("raw modes", |_| screen.is_raw());
+    screen.key("C-c");
+    screen.prompt(screen.prompt);
+    screen.line("echo status $?");
+    screen.see("status 130");
+}
+
+#[test]
+fn what_is_typed_with_a_stop_is_for_the_shell() {
+    on_screens_of_the_original(stop_and_type_on);
+    on_each_screen(stop_and_type_on);
+}
