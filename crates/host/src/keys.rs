@@ -12,6 +12,7 @@ use crate::process::ignores;
 const SIGINT: i32 = 2;
 const SIGQUIT: i32 = 3;
 pub(crate) const SIGTSTP: i32 = 20;
+pub(crate) const SIGTTIN: i32 = 21;
 /// The most bytes that are read at a time.
 const MOST_TYPED: usize = 16 << 10;
 /// The time limit for the echo of a key.

@@ -12,7 +12,7 @@ use sys::pidfd::{self, SignalScope};
 use sys::process_file;
 
 use crate::identity::{TerminalFile, is_proxy_process};
-use crate::keys::SIGTSTP;
+use crate::keys::{SIGTSTP, SIGTTIN};
 use crate::process::{ProcessStat, above, awaited_above, ends_by, ignores};
 
 /// How long the members of a job have to stop before its first one is stopped.
@@ -168,6 +168,25 @@ impl Requester {
             let _ = poll(&mut [], Some(&LOOK));
         }
         first.iter().for_each(|pid| job.signal(*pid, SIGTSTP));
+    }
+
+    /// Stops its job if that is in the background of the terminal `device`, as the terminal does with one that reads it. A shell with jobs
+    /// reports that, and takes it to the foreground on request; in a session without such a shell the kernel stops nobody.
+    pub(super) fn stop_for_input(&self, device: u64) {
+        let job = match self {
+            Requester::Process(pid, _) => ProcessStat::of(*pid).map(Job::of),
+            Requester::Job(job) => Some(*job),
+        };
+        let Some(job) = job else { return };
+        // It may come to the foreground meanwhile, and is not to be stopped then.
+        let is_behind = |stat: ProcessStat| {
+            Job::of(stat) == job && stat.terminal == device && stat.foreground != job.group
+        };
+        for pid in self.signalled(job) {
+            if ProcessStat::of(pid).is_some_and(|stat| is_behind(stat) && !stat.is_stopped) {
+                job.signal(pid, SIGTTIN);
+            }
+        }
     }
 
     /// Returns the other processes of its job, to which the terminal `device` would send the signals of its keys; none if the job is
@@ -375,6 +394,27 @@ mod tests {
         let terminal = session.terminal();
         drop(session);
         assert!(Requester::in_front(terminal).is_none());
+    }
+
+    #[test]
+    fn who_reads_from_the_background_is_stopped_and_nobody_else() {
+        for (script, is_stopped) in [
+            ("sleep 100 & echo $!; read wait", true),
+            // In front, and without a shell that could take it there.
+            ("sh -c 'echo $$; exec sleep 100'; true", false),
+            ("exec setsid sh -c 'echo $$; exec sleep 100'", false),
+        ] {
+            let session = Session::start(script);
+            let pid: u32 = session.said.parse().unwrap();
+            let requester = Requester::process(pid).unwrap();
+            requester.stop_for_input(session.device());
+            let stopped = || ProcessStat::of(pid).unwrap().is_stopped;
+            if is_stopped {
+                wait_until(stopped);
+            }
+            assert_eq!(stopped(), is_stopped, "{script}");
+            end(&requester);
+        }
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl Terminal {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let requester = self.requester.as_ref();
-        pair.notice_reading(command, now);
+        pair.notice_reading(requester, command, now);
         pair.look(requester, now);
         // Once more before anything is shown: whoever sees a prompt may answer it at once, and that is not to be echoed.
         pair.copy_out(|pair| pair.look(requester, now))?;
@@ -407,11 +407,21 @@ impl Pair {
         self.to_inner.is_empty() && now >= self.held_until && self.reads()
     }
 
-    /// Notices a command that reads its terminal as it is, as for the answer to a question.
-    fn notice_reading(&mut self, command: u32, now: Duration) {
-        if self.input == Input::WhenAsked && !self.is_read && now >= self.reading_due {
-            self.reading_due = now + LOOK;
-            self.is_read = is_read_by(command, &self.inner_name, self.inner_device);
+    /// Notices a command that reads its terminal as it is, as for the answer to a question. In the background its job is stopped for
+    /// that, as by a terminal of its own.
+    fn notice_reading(&mut self, requester: Option<&Requester>, command: u32, now: Duration) {
+        if now < self.reading_due || self.stopped || self.finished {
+            return;
+        }
+        self.reading_due = now + LOOK;
+        let Some(requester) = requester else { return };
+        let is_asked = self.input == Input::Always || self.is_read;
+        if is_asked && requester.is_in_front(self.device) {
+            return;
+        }
+        if is_read_by(command, &self.inner_name, self.inner_device) {
+            self.is_read = true;
+            requester.stop_for_input(self.device);
         }
     }
 

@@ -79,3 +79,26 @@ fn what_is_typed_with_a_stop_is_for_the_shell() {
     on_screens_of_the_original(stop_and_type_on);
     on_each_screen(stop_and_type_on);
 }
+
+/// A command that reads the terminal from the background is stopped, as a program of the shell's own.
+fn read_in_the_background(screen: &Screen<'_>, client: &str) {
+    screen.line(&format!("{client} sh -c 'read word </dev/tty; echo got-$word' &"));
+    screen.wait("stop", |shown| {
+        let is_told = shown.contains("Stopped");
+        if !is_told {
+            screen.line("");
+            pause();
+        }
+        is_told
+    });
+    screen.line("fg");
+    screen.wait("raw modes", |_| screen.is_raw());
+    screen.line("a-word");
+    screen.see("\ngot-a-word");
+    screen.prompt(screen.prompt);
+}
+
+#[test]
+fn a_command_that_reads_from_the_background_is_stopped() {
+    on_screens_of_the_original(read_in_the_background);
+}
