@@ -224,7 +224,8 @@ impl<'d> Installation<'d> {
         for (file, (step, look)) in files.iter().zip(&judged) {
             self.record(&mut next, file, step.effect, &look.observed)?;
         }
-        if next != self.manifest {
+        // Where everything was in place before, nothing has to be taken back.
+        if next != self.manifest && !next.is_empty() {
             next.write(self.disk, &self.layout.at(&self.layout.manifest), self.layout.scope)?;
             self.manifest = next;
         }
@@ -360,16 +361,15 @@ impl<'d> Installation<'d> {
         let recorded = self.manifest.files.iter().find(|known| known.path == file.path);
         let is_before =
             recorded.is_some_and(|known| known.before.observed().as_ref() == Some(&look.observed));
+        let is_wanted = look.observed.fingerprint().as_ref() == Some(&wanted);
         let is_ours = match (&look.observed, recorded) {
-            (_, Some(known)) => known.was_ours(&look.observed),
-            (Observed::File { bytes, .. }, None) => plan::is_ours(&file.path, bytes),
-            (observed, None) => observed.fingerprint().as_ref() == Some(&wanted),
+            (observed, Some(known)) => known.was_ours(observed),
+            (Observed::File { bytes, .. }, None) => is_wanted || plan::is_ours(&file.path, bytes),
+            (_, None) => is_wanted,
         };
         let effect = match &look.observed {
             Observed::Absent => StepEffect::Make,
-            observed if is_ours && observed.fingerprint().as_ref() == Some(&wanted) => {
-                StepEffect::Keep
-            }
+            _ if is_ours && is_wanted => StepEffect::Keep,
             _ if is_ours => StepEffect::Update,
             // A run that was killed has recorded it, and not replaced it.
             _ if is_before => StepEffect::Replace,
@@ -421,6 +421,8 @@ impl<'d> Installation<'d> {
                     known.ours.drain(..surplus);
                 }
             }
+            // What was in place before stays after `undo`, even if its contents are those of ours.
+            None if effect == StepEffect::Keep && !plan::is_of_setup_alone(&self.layout, file) => {}
             None => {
                 // An earlier installation's file may still be in place when this run is killed.
                 let ours = match effect {

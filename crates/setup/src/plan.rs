@@ -371,6 +371,21 @@ fn is_known(unit: &str) -> bool {
     jobs::units::KNOWN.contains(&unit)
 }
 
+/// Says whether nothing but `unjank setup` puts these contents at such a path: the manifest that recorded them is lost.
+///
+/// Where something else does, what is there is not ours to take away: packages, `unjank recent relax --session on`,
+/// `unjank run --adopt-units`, `cargo install`, and `systemctl enable`, whose links are absolute.
+pub(crate) fn is_of_setup_alone(layout: &SetupLayout, file: &PlannedFile) -> bool {
+    let is_packaged = layout.scope == SetupScope::System
+        && layout.root.is_none()
+        && file.path.starts_with("/usr")
+        && !file.path.starts_with("/usr/local");
+    let is_absolute_link =
+        matches!(&file.contents, PlannedContents::Link(target) if target.is_absolute());
+    let parts_of_others = [SetupPart::Relax, SetupPart::Run, SetupPart::Programs];
+    !is_packaged && !is_absolute_link && !parts_of_others.contains(&file.part)
+}
+
 /// Says whether a file that no manifest records was put there by an installation of ours: by an earlier one, which kept none.
 pub(crate) fn is_ours(path: &Path, contents: &[u8]) -> bool {
     let has = |part: &[u8]| contents.windows(part.len()).any(|window| window == part);

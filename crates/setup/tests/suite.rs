@@ -1,3 +1,4 @@
 //! Parts are switched on and off, on simulated disks with every failure and on real ones.
 
+mod before;
 mod crash;

@@ -1,0 +1,132 @@
+//! What was in place before a part was switched on, and in no manifest, is in place after it was taken back.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+use std::path::{Path, PathBuf};
+
+use store::disk::Disk;
+use store::sim::SimDisk;
+use unjank_setup::plan::{PlannedContents, PlannedFile, ProgramSource, files_of};
+use unjank_setup::{
+    ForeignFiles, Installation, SessionDirectories, SetupLayout, SetupPart, StepEffect,
+};
+
+fn layout_of_user() -> SetupLayout {
+    let layout = SetupLayout::of_user(&SessionDirectories {
+        home: "/h".into(),
+        config: "/h/c".into(),
+        data: "/h/d".into(),
+        state: "/h/s".into(),
+    });
+    // The root of a package: the simulated disk has no owners that matter.
+    layout.staged_below(Path::new("/"))
+}
+
+fn installed(prefix: &str) -> ProgramSource {
+    let prefix = Path::new(prefix);
+    ProgramSource::Installed { programs: prefix.join("bin"), libraries: prefix.join("lib/unjank") }
+}
+
+fn file(part: SetupPart, path: &str, contents: PlannedContents) -> PlannedFile {
+    PlannedFile { part, path: path.into(), contents, mode: 0o644 }
+}
+
+/// Puts on a disk what `files` are to be, as something else than `unjank setup` does.
+fn with_all(mut disk: SimDisk, files: &[PlannedFile]) -> SimDisk {
+    for file in files {
+        disk = match &file.contents {
+            PlannedContents::Text(text) => disk.with_file(&file.path, text),
+            PlannedContents::Link(target) => disk.with_link(&file.path, target),
+            PlannedContents::CopyOf(from) => {
+                let bytes = disk.read(from).unwrap();
+                disk.with_file(&file.path, &bytes)
+            }
+        };
+    }
+    disk
+}
+
+type Seen = Vec<(PathBuf, Option<Vec<u8>>, Option<PathBuf>)>;
+
+fn seen(disk: &SimDisk, files: &[PlannedFile]) -> Seen {
+    let at = |path: &PathBuf| (path.clone(), disk.read(path).ok(), disk.read_link(path).ok());
+    files.iter().map(|file| at(&file.path)).collect()
+}
+
+/// Switches on and takes back; returns what the steps were.
+fn on_and_off(disk: &SimDisk, layout: &SetupLayout, files: &[PlannedFile]) -> Vec<StepEffect> {
+    let mut installation = Installation::open(disk, layout.clone(), 0).unwrap();
+    let steps = installation.switch_on(files, ForeignFiles::Refuse).unwrap();
+    drop(installation);
+    let mut installation = Installation::open(disk, layout.clone(), 0).unwrap();
+    let parts: Vec<SetupPart> = files.iter().map(|file| file.part).collect();
+    installation.switch_off(&parts).unwrap();
+    drop(installation);
+    assert!(disk.stat(&layout.manifest).is_err(), "a manifest is left");
+    steps.into_iter().map(|step| step.effect).collect()
+}
+
+#[test]
+fn what_a_package_has_brought_stays_the_packages() {
+    let layout = SetupLayout::of_system(Path::new("/usr"));
+    let mut files = Vec::new();
+    for part in [SetupPart::Settings, SetupPart::Host, SetupPart::Listing, SetupPart::Index] {
+        files.extend(files_of(part, &layout, &installed("/usr")).unwrap());
+    }
+    let disk = with_all(SimDisk::new().with_dir("/var/lib"), &files);
+    let before = seen(&disk, &files);
+    let steps = on_and_off(&disk, &layout, &files);
+    assert!(steps.iter().all(|step| *step == StepEffect::Keep), "{steps:?}");
+    assert_eq!(seen(&disk, &files), before);
+}
+
+#[test]
+fn what_another_command_has_switched_on_stays_on() {
+    let of_user = layout_of_user();
+    let of_system = SetupLayout::of_system(Path::new("/usr/local"));
+    let text = |text: &str| PlannedContents::Text(text.into());
+    for (layout, file) in [
+        // unjank recent relax --session on
+        (
+            &of_user,
+            file(
+                SetupPart::Relax,
+                "/h/c/environment.d/60-unjank-relax.conf",
+                text("# Written by unjank\n"),
+            ),
+        ),
+        // unjank run --adopt-units
+        (
+            &of_system,
+            file(
+                SetupPart::Run,
+                "/etc/systemd/system/unjank-run@.service",
+                text("# made by unjank run\n"),
+            ),
+        ),
+        // systemctl enable unjank-recorder.socket
+        (
+            &of_system,
+            file(
+                SetupPart::Trace,
+                "/etc/systemd/system/sockets.target.wants/unjank-recorder.socket",
+                PlannedContents::Link("/usr/lib/systemd/system/unjank-recorder.socket".into()),
+            ),
+        ),
+        // cargo install --root ~/.local
+        (
+            &of_user,
+            file(
+                SetupPart::Programs,
+                "/h/.local/bin/unjankd",
+                PlannedContents::CopyOf("/built/unjankd".into()),
+            ),
+        ),
+    ] {
+        let files = [file];
+        let disk = SimDisk::new().with_dir("/h/s").with_dir("/var/lib");
+        let disk = with_all(disk.with_file("/built/unjankd", b"\x7fELF one"), &files);
+        let before = seen(&disk, &files);
+        assert_eq!(on_and_off(&disk, layout, &files), [StepEffect::Keep]);
+        assert_eq!(seen(&disk, &files), before);
+    }
+}
