@@ -11,6 +11,7 @@ use std::time::Duration;
 use store::disk::{Disk, FileLock, FileStat};
 use store::publish::{InPlace, NewFile, make_directory, publish_new, remove_all_stale};
 
+use crate::dependents::{ChangedPaths, first_dependent};
 use crate::error::SetupError;
 use crate::layout::SetupLayout;
 use crate::manifest::{Before, Manifest, RecordedFile, RecordedSwitch};
@@ -45,6 +46,19 @@ pub enum StepEffect {
     Keep,
 }
 
+impl StepEffect {
+    /// Returns the word for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            StepEffect::Make => "made",
+            StepEffect::Update => "updated",
+            StepEffect::Replace => "replaced",
+            StepEffect::Keep => "unchanged",
+        }
+    }
+}
+
 /// A step that was made, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedStep {
@@ -69,6 +83,22 @@ pub enum UndoOutcome {
     WasGone,
     /// Somebody else has changed the file since: it is left, and stays in the manifest.
     Changed,
+    /// Another file that stays names it: it is left, and stays in the manifest.
+    Needed,
+}
+
+impl UndoOutcome {
+    /// Returns the word for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            UndoOutcome::Removed => "removed",
+            UndoOutcome::Restored => "restored",
+            UndoOutcome::WasGone => "was-gone",
+            UndoOutcome::Changed => "changed-by-others",
+            UndoOutcome::Needed => "needed",
+        }
+    }
 }
 
 /// A step that was taken back, or could not be.
@@ -80,6 +110,16 @@ pub struct ReturnedStep {
     pub path: PathBuf,
     /// What became of it.
     pub outcome: UndoOutcome,
+    /// The file that names it, of one that is needed.
+    pub needed_by: Option<PathBuf>,
+}
+
+impl ReturnedStep {
+    /// Says whether the file is left, and stays in the manifest.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        matches!(self.outcome, UndoOutcome::Changed | UndoOutcome::Needed)
+    }
 }
 
 /// What is installed in a layout.
@@ -290,30 +330,53 @@ impl<'d> Installation<'d> {
     ///
     /// A file cannot be looked at.
     pub fn preview_off(&self, parts: &[SetupPart]) -> Result<Vec<ReturnedStep>, SetupError> {
-        let files = self.of_parts(&self.with_programs(parts));
-        files.into_iter().map(|file| Ok(returned(file, self.outcome(file)?.0))).collect()
+        let mut changed = ChangedPaths::new();
+        let mut steps = Vec::new();
+        for file in self.of_parts(&self.with_programs(parts)) {
+            let mut outcome = self.outcome(file)?.0;
+            let mut needed_by = None;
+            if outcome == UndoOutcome::Removed {
+                needed_by = first_dependent(self.disk, &self.layout, file, &changed)?;
+            }
+            if needed_by.is_some() {
+                outcome = UndoOutcome::Needed;
+            }
+            let after = match (outcome, file.before.observed()) {
+                (UndoOutcome::Removed, _) => Some(None),
+                (UndoOutcome::Restored, Some(Observed::File { bytes, .. })) => Some(Some(bytes)),
+                (UndoOutcome::Restored, Some(Observed::Link(target))) => {
+                    let target = file.path.with_file_name(target);
+                    Some(self.disk.read(&self.layout.at(&target)).ok())
+                }
+                _ => None,
+            };
+            changed.extend(after.map(|after| (file.path.clone(), after)));
+            let (part, path) = (file.part.clone(), file.path.clone());
+            steps.push(ReturnedStep { part, path, outcome, needed_by });
+        }
+        Ok(steps)
     }
 
-    /// Takes these parts back; with the last of them the programs that were copied for them.
+    /// Takes these parts back; with the last of them the programs that were copied for them, unless a file that stays names
+    /// them.
     ///
     /// # Errors
     ///
     /// The variant names the first file that could not be taken back. What was not taken back is still in the manifest.
     pub fn switch_off(&mut self, parts: &[SetupPart]) -> Result<Vec<ReturnedStep>, SetupError> {
-        let parts = self.with_programs(parts);
-        let mut steps = Vec::new();
-        let files: Vec<RecordedFile> = self.of_parts(&parts).into_iter().cloned().collect();
-        // What names a program goes before the program.
-        for file in &files {
+        let mut steps = self.preview_off(parts)?;
+        for step in steps.iter_mut().filter(|step| step.outcome != UndoOutcome::Needed) {
+            let recorded = self.manifest.files.iter().find(|file| file.path == step.path);
+            let Some(file) = recorded else { continue };
             let (outcome, look) = self.outcome(file)?;
             let path = self.layout.at(&file.path);
             self.take_back(file, outcome, &look)
                 .map_err(|source| SetupError::NotTakenBack { path, source })?;
-            steps.push(returned(file, outcome));
+            step.outcome = outcome;
         }
         let is_kept = |file: &RecordedFile| {
             let step = steps.iter().find(|step| step.path == file.path);
-            step.is_none_or(|step| step.outcome == UndoOutcome::Changed)
+            step.is_none_or(ReturnedStep::is_left)
         };
         let mut next = self.manifest.clone();
         next.files.retain(is_kept);
@@ -321,12 +384,13 @@ impl<'d> Installation<'d> {
         Ok(steps)
     }
 
-    /// Adds the programs, if no other part needs them.
+    /// Adds the programs, if no other part needs them. They are the last: what names a program goes before it.
     fn with_programs(&self, parts: &[SetupPart]) -> Vec<SetupPart> {
         let mut all = parts.to_vec();
+        all.retain(|part| *part != SetupPart::Programs);
         let is_needed =
             SetupPart::ALL.iter().any(|part| !parts.contains(part) && self.is_on(*part));
-        if !is_needed && !all.contains(&SetupPart::Programs) {
+        if !is_needed || parts.contains(&SetupPart::Programs) {
             all.push(SetupPart::Programs);
         }
         all
@@ -485,7 +549,7 @@ impl<'d> Installation<'d> {
         match outcome {
             // A removal of an earlier run may not be durable yet, and is forgotten after this.
             UndoOutcome::WasGone => return self.sync(directory),
-            UndoOutcome::Changed => return Ok(()),
+            UndoOutcome::Changed | UndoOutcome::Needed => return Ok(()),
             UndoOutcome::Removed => self.disk.remove(&path)?,
             UndoOutcome::Restored => match file.before.observed() {
                 Some(Observed::File { bytes, mode }) => {
@@ -618,8 +682,4 @@ impl Drop for Installation<'_> {
             }
         }
     }
-}
-
-fn returned(file: &RecordedFile, outcome: UndoOutcome) -> ReturnedStep {
-    ReturnedStep { part: file.part.clone(), path: file.path.clone(), outcome }
 }

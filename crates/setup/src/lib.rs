@@ -4,6 +4,7 @@
 //! [`Installation`] writes each step to a [`manifest`] before it is made; [`Installation::switch_off`] reads it.
 //! README.md has an example.
 
+mod dependents;
 pub mod environment;
 mod error;
 pub mod gsettings;

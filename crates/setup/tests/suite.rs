@@ -2,3 +2,4 @@
 
 mod before;
 mod crash;
+mod dependents;

@@ -458,6 +458,43 @@ fn a_package_is_put_together_below_its_root() {
 }
 
 #[test]
+fn programs_that_a_file_names_which_stays_are_kept_and_told() {
+    in_time(|| {
+        if !has(&["setpriv"]) {
+            return;
+        }
+        let account = Account::new();
+        let built = account.at("built");
+        fs::create_dir_all(built.join("deps")).unwrap();
+        for name in ["unjank", "unjankd", "unjank-index", "unjank-host"] {
+            fs::write(built.join(name), name).unwrap();
+        }
+        for name in ["libunjank_relax.so", "libunjank_writeback.so"] {
+            fs::write(built.join("deps").join(name), name).unwrap();
+        }
+        account.done(&["setup", "--from", built.to_str().unwrap(), "settings", "relax"]);
+        let file = account.home().join(".config/environment.d/60-unjank-relax.conf");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{text}# mine\n")).unwrap();
+        let kept = account.home().join(".local/lib/unjank/libunjank-relax.so");
+        // It is said before as it is done, and the next time, too.
+        let wanted = "kept ~/.local/lib/unjank/libunjank-relax.so: ~/.config/environment.d/60-unjank-relax.conf needs it";
+        for arguments in [&["undo", "-n", "--json"][..], &["undo"], &["undo"]] {
+            let output = account.run(arguments);
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+            let is_json = arguments.contains(&"--json");
+            assert!(said.contains(if is_json { "\"needed\"" } else { wanted }), "{said}");
+            assert!(kept.is_file(), "{arguments:?}");
+        }
+        assert!(!account.service().exists());
+        fs::remove_file(&file).unwrap();
+        account.done(&["undo"]);
+        assert!(!kept.exists() && !account.manifest().exists());
+    });
+}
+
+#[test]
 fn a_library_that_others_preload_is_kept_by_systemd_itself() {
     in_time(|| {
         let generator = Path::new(

@@ -8,7 +8,7 @@ use ::setup::plan::{self, PlannedContents, PlannedFile, ProgramSource};
 use ::setup::session::{LiveSession, NameOwner, OtherServices};
 use ::setup::{
     AppliedStep, ForeignFiles, Installation, ReturnedStep, SetupLayout, SetupPart, SetupScope,
-    StepEffect, UndoOutcome,
+    StepEffect,
 };
 use host::activation;
 use rustix::fs::Mode;
@@ -86,7 +86,7 @@ pub(super) fn switch_on(
         let steps = installation.preview(&files, foreign);
         let steps = steps.map_err(|error| failed(&what(), error))?;
         if request.as_json {
-            return print_json(request, applied(&steps));
+            return print_json(request, applied(&steps), Verdict::Yes);
         }
         tell.preview(&steps)?;
         if request.parts.contains(&SetupPart::Recents) {
@@ -114,7 +114,7 @@ pub(super) fn switch_on(
         for part in &request.parts {
             let _ = session.as_ref().map(|session| session.take_over(*part, request.others));
         }
-        return print_json(request, applied(&steps));
+        return print_json(request, applied(&steps), Verdict::Yes);
     }
     let is_for = if layout.scope == SetupScope::User { "this user" } else { "every user" };
     sayln!(tell.out, "On for {is_for}: {}.", names(&request.parts))?;
@@ -127,14 +127,8 @@ pub(super) fn switch_on(
             tell.short(&layout.programs)
         )?;
     }
-    for step in &steps {
-        let verb = match step.effect {
-            StepEffect::Make => "made",
-            StepEffect::Update => "updated",
-            StepEffect::Replace => "replaced",
-            StepEffect::Keep => continue,
-        };
-        sayln!(tell.out, "  {verb} {}", tell.short(&layout.at(&step.path)))?;
+    for step in steps.iter().filter(|step| step.effect != StepEffect::Keep) {
+        sayln!(tell.out, "  {} {}", step.effect.name(), tell.short(&layout.at(&step.path)))?;
     }
     if steps.iter().all(|step| step.effect == StepEffect::Keep) && !switched && empty.is_empty() {
         writeln!(tell.out, "Everything was in place already.")?;
@@ -194,7 +188,7 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
             false => looked_at.preview_off(&parts).map_err(|error| failed(&what(), error))?,
         };
         if request.as_json {
-            return print_json(request, returned(&steps));
+            return print_json(request, returned(&steps), verdict_of(&steps));
         }
         if !request.dry_run && looked_at.has_leftovers() {
             // A run that was killed before its first step has left its lock.
@@ -229,7 +223,7 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
         }
     };
     if request.as_json {
-        return print_json(request, returned(&steps));
+        return print_json(request, returned(&steps), verdict_of(&steps));
     }
     tell.was_off(&off)?;
     sayln!(tell.out, "Taken back: {}.", names(&parts))?;
@@ -254,7 +248,8 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
         )?;
     }
     if parts.contains(&SetupPart::Gsettings) {
-        let is_gone = steps.iter().any(|step| step.path.ends_with(GSETTINGS_MODULE));
+        let is_module = |step: &ReturnedStep| step.path.ends_with(GSETTINGS_MODULE);
+        let is_gone = steps.iter().any(|step| is_module(step) && !step.is_left());
         let until = match is_gone {
             true => ", and before it warn that ours is missing",
             false => "",
@@ -268,8 +263,7 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
         writeln!(tell.out, "trace: it ends after: {TRACE_OFF}")?;
     }
     tell.unread(&unread)?;
-    let is_kept = steps.iter().any(|step| step.outcome == UndoOutcome::Changed);
-    Ok(if is_kept { Verdict::No } else { Verdict::Yes })
+    Ok(verdict_of(&steps))
 }
 
 /// Moves the lists of recent documents to memory, and records what was so before.
@@ -356,29 +350,20 @@ fn words(parts: &[SetupPart]) -> String {
     names.map(|part| part.name()).collect::<Vec<_>>().join(" ")
 }
 
-fn print_json(request: &Request, steps: Vec<Step>) -> Result<Verdict, Error> {
-    let document = Document { dry_run: request.dry_run, steps };
-    document::print("unjank.setup.change/1", &document)?;
-    let is_kept = document.steps.iter().any(|step| step.effect == "changed-by-others");
-    Ok(if is_kept { Verdict::No } else { Verdict::Yes })
+fn print_json(request: &Request, steps: Vec<Step>, verdict: Verdict) -> Result<Verdict, Error> {
+    document::print("unjank.setup.change/1", &Document { dry_run: request.dry_run, steps })?;
+    Ok(verdict)
+}
+
+fn verdict_of(steps: &[ReturnedStep]) -> Verdict {
+    if steps.iter().any(ReturnedStep::is_left) { Verdict::No } else { Verdict::Yes }
 }
 
 fn applied(steps: &[AppliedStep]) -> Vec<Step> {
-    let effect = |step: &AppliedStep| match step.effect {
-        StepEffect::Make => "made",
-        StepEffect::Update => "updated",
-        StepEffect::Replace => "replaced",
-        StepEffect::Keep => "unchanged",
-    };
-    steps.iter().map(|step| Step { path: step.path.clone(), effect: effect(step) }).collect()
+    steps.iter().map(|step| Step { path: step.path.clone(), effect: step.effect.name() }).collect()
 }
 
 fn returned(steps: &[ReturnedStep]) -> Vec<Step> {
-    let effect = |step: &ReturnedStep| match step.outcome {
-        UndoOutcome::Removed => "removed",
-        UndoOutcome::Restored => "restored",
-        UndoOutcome::WasGone => "was-gone",
-        UndoOutcome::Changed => "changed-by-others",
-    };
-    steps.iter().map(|step| Step { path: step.path.clone(), effect: effect(step) }).collect()
+    let steps = steps.iter();
+    steps.map(|step| Step { path: step.path.clone(), effect: step.outcome.name() }).collect()
 }

@@ -110,6 +110,11 @@ impl<'a> ChangeReporter<'a> {
                         quoted(&at.to_string_lossy())
                     )?;
                 }
+                UndoOutcome::Needed => {
+                    let by = step.needed_by.as_deref().unwrap_or(&step.path);
+                    let by = self.short(&self.layout.at(by));
+                    sayln!(self.out, "  kept {path}: {by} needs it")?;
+                }
             }
         }
         Ok(())
