@@ -1,7 +1,7 @@
 //! Why parts were not switched on or off.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use store::publish::PublishError;
 use store::trust::Untrusted;
@@ -106,4 +106,49 @@ pub enum SetupError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl SetupError {
+    /// Returns what helps: a command, or what to look at.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        // Programs alone are in a directory of this name.
+        let is_program = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with("bin"));
+        let hint = match self {
+            SetupError::ForeignFile { path } if is_program(path) => {
+                "its own `unjank setup` uses it; or have what installed it remove it, such as `cargo uninstall`"
+            }
+            SetupError::ForeignFile { .. } | SetupError::ChangedFile { .. } => {
+                "look at it; `unjank setup --replace PART` replaces it, and `unjank undo` brings it back"
+            }
+            SetupError::Unkeepable { .. } => {
+                "move it away, or have what installed it remove it, such as `cargo uninstall`"
+            }
+            SetupError::BadManifest { path, .. } => {
+                return Some(format!(
+                    "mv {0} {0}.bad; `unjank setup PART` then takes over what it alone puts there, and `unjank undo PART` takes it back",
+                    path.display()
+                ));
+            }
+            SetupError::AnotherUsers { .. } => {
+                "run it as the user whose session it is; `unjank setup --system` is for every user"
+            }
+            SetupError::OpenToOthers { .. } => {
+                "choose another --prefix, or take the directory back: chown root, chmod go-w"
+            }
+            SetupError::UnusablePath { .. } => {
+                "letters, digits and /._-+@,=~ can stand in units; install the programs elsewhere"
+            }
+            SetupError::MissingProgram { .. } => "cargo build --release",
+            SetupError::MissingModule { .. } => {
+                "install the package unjank-gsettings-backend, or cargo build --release -p unjank-gio"
+            }
+            SetupError::NotMade { .. } => "`unjank undo` takes back what was done until then",
+            SetupError::Busy { .. }
+            | SetupError::NotExamined { .. }
+            | SetupError::NotRecorded { .. }
+            | SetupError::NotTakenBack { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
 }

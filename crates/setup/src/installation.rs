@@ -40,7 +40,7 @@ pub enum StepEffect {
     Make,
     /// A file of ours gets another content.
     Update,
-    /// A file of somebody else is replaced, and kept in the manifest.
+    /// A file that no manifest records, or that somebody else has changed, is replaced, and kept in the manifest.
     Replace,
     /// It is as it should be.
     Keep,
@@ -434,9 +434,9 @@ impl<'d> Installation<'d> {
         let effect = match &look.observed {
             Observed::Absent => StepEffect::Make,
             _ if is_ours && is_wanted => StepEffect::Keep,
-            _ if is_ours => StepEffect::Update,
-            // A run that was killed has recorded it, and not replaced it.
-            _ if is_before => StepEffect::Replace,
+            _ if is_ours && recorded.is_some() => StepEffect::Update,
+            // A run that was killed has recorded it, and not replaced it; or a file like ours that no manifest records.
+            _ if is_before || is_ours => StepEffect::Replace,
             _ if foreign == ForeignFiles::Replace => StepEffect::Replace,
             _ => {
                 let path = self.layout.at(&file.path);
@@ -465,39 +465,26 @@ impl<'d> Installation<'d> {
         let path = || self.layout.at(&file.path);
         let print = Fingerprint::planned(self.disk, &file.contents)
             .map_err(|source| SetupError::NotExamined { path: path(), source })?;
-        let known = manifest.files.iter_mut().find(|known| known.path == file.path);
-        // What somebody else put there is kept; a file of ours, of an earlier installation too, is nobody's loss.
-        let before = match effect {
-            StepEffect::Replace => {
-                Before::of(observed).ok_or_else(|| SetupError::Unkeepable { path: path() })?
-            }
-            StepEffect::Make | StepEffect::Update | StepEffect::Keep => Before::Absent,
-        };
-        match known {
-            Some(known) => {
-                if effect == StepEffect::Replace {
-                    known.before = before;
-                }
-                if known.ours.last() != Some(&print) {
-                    known.ours.retain(|other| *other != print);
-                    known.ours.push(print);
-                    let surplus = known.ours.len().saturating_sub(MOST_KNOWN);
-                    known.ours.drain(..surplus);
-                }
-            }
+        let keep = || Before::of(observed).ok_or_else(|| SetupError::Unkeepable { path: path() });
+        let Some(known) = manifest.files.iter_mut().find(|known| known.path == file.path) else {
             // What was in place before stays after `undo`, even if its contents are those of ours.
-            None if effect == StepEffect::Keep && !plan::is_of_setup_alone(&self.layout, file) => {}
-            None => {
-                // An earlier installation's file may still be in place when this run is killed.
-                let ours = match effect {
-                    StepEffect::Update => {
-                        observed.fingerprint().into_iter().chain([print]).collect()
-                    }
-                    _ => vec![print],
-                };
-                let part = file.part.name().to_owned();
-                manifest.files.push(RecordedFile { part, path: file.path.clone(), before, ours });
+            if effect == StepEffect::Keep && !plan::is_of_setup_alone(&self.layout, file) {
+                return Ok(());
             }
+            let before = if effect == StepEffect::Replace { keep()? } else { Before::Absent };
+            let part = file.part.name().to_owned();
+            let path = file.path.clone();
+            manifest.files.push(RecordedFile { part, path, before, ours: vec![print] });
+            return Ok(());
+        };
+        if effect == StepEffect::Replace {
+            known.before = keep()?;
+        }
+        if known.ours.last() != Some(&print) {
+            known.ours.retain(|other| *other != print);
+            known.ours.push(print);
+            let surplus = known.ours.len().saturating_sub(MOST_KNOWN);
+            known.ours.drain(..surplus);
         }
         Ok(())
     }

@@ -386,7 +386,9 @@ pub(crate) fn is_of_setup_alone(layout: &SetupLayout, file: &PlannedFile) -> boo
     !is_packaged && !is_absolute_link && !parts_of_others.contains(&file.part)
 }
 
-/// Says whether a file that no manifest records was put there by an installation of ours: by an earlier one, which kept none.
+/// Says whether a text that no manifest records is like those of ours: it is replaced without being asked, and kept.
+///
+/// A program never is: who has installed it brings it up to date.
 pub(crate) fn is_ours(path: &Path, contents: &[u8]) -> bool {
     let has = |part: &[u8]| contents.windows(part.len()).any(|window| window == part);
     let first = |mark: &str| contents.starts_with(mark.as_bytes());
@@ -406,8 +408,7 @@ pub(crate) fn is_ours(path: &Path, contents: &[u8]) -> bool {
             first(adoption::MARK) || first("# Written by unjank") || first("# Written by `unjank ")
         }
         Some("cache") => contents == gsettings::CACHE_TEXT.as_bytes(),
-        // Programs and libraries.
-        _ => contents.starts_with(b"\x7fELF") || path.file_name().is_some_and(|n| n == NOTICES),
+        _ => path.file_name().is_some_and(|name| name == NOTICES),
     }
 }
 

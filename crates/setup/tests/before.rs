@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
-use store::sim::SimDisk;
+use store::sim::{SimDisk, explore};
 use unjank_setup::plan::{PlannedContents, PlannedFile, ProgramSource, files_of};
 use unjank_setup::{
-    ForeignFiles, Installation, SessionDirectories, SetupLayout, SetupPart, StepEffect,
+    ForeignFiles, Installation, SessionDirectories, SetupError, SetupLayout, SetupPart, StepEffect,
 };
 
 fn layout_of_user() -> SetupLayout {
@@ -129,4 +129,73 @@ fn what_another_command_has_switched_on_stays_on() {
         assert_eq!(on_and_off(&disk, layout, &files), [StepEffect::Keep]);
         assert_eq!(seen(&disk, &files), before);
     }
+}
+
+#[test]
+fn a_text_like_ours_comes_back_and_a_program_is_not_replaced() {
+    let layout = layout_of_user();
+    let own = installed("/h/.local");
+    for part in [SetupPart::Settings, SetupPart::Host, SetupPart::Relax, SetupPart::Hangs] {
+        let files = files_of(part, &layout, &own).unwrap();
+        let texts: Vec<PlannedFile> = files
+            .into_iter()
+            .filter(|file| matches!(file.contents, PlannedContents::Text(_)))
+            .collect();
+        // The same with an option of somebody's own.
+        let mut own = texts.clone();
+        for file in &mut own {
+            let PlannedContents::Text(text) = &mut file.contents else { panic!("{file:?}") };
+            text.extend(b"# mine\n");
+        }
+        let disk = with_all(SimDisk::new().with_dir("/h/s"), &own);
+        let before = seen(&disk, &texts);
+        let steps = on_and_off(&disk, &layout, &texts);
+        assert!(steps.iter().all(|step| *step == StepEffect::Replace), "{steps:?}");
+        assert_eq!(seen(&disk, &texts), before, "{part:?}");
+    }
+
+    let program = [file(
+        SetupPart::Programs,
+        "/h/.local/bin/unjank",
+        PlannedContents::CopyOf("/built/unjank".into()),
+    )];
+    let large = [b"\x7fELF".to_vec(), vec![0; 2 << 20]].concat();
+    let disk = SimDisk::new().with_dir("/h/s").with_file("/built/unjank", b"\x7fELF newer");
+    let disk = disk.with_file("/h/.local/bin/unjank", &large);
+    let before = seen(&disk, &program);
+    for foreign in [ForeignFiles::Refuse, ForeignFiles::Replace] {
+        let mut installation = Installation::open(&disk, layout.clone(), 0).unwrap();
+        let error = installation.switch_on(&program, foreign).unwrap_err();
+        let is_right = match foreign {
+            ForeignFiles::Refuse => matches!(error, SetupError::ForeignFile { .. }),
+            // A program is larger than what is kept.
+            ForeignFiles::Replace => matches!(error, SetupError::Unkeepable { .. }),
+        };
+        assert!(is_right, "{error:?}");
+        assert_eq!(seen(&disk, &program), before);
+    }
+}
+
+#[test]
+fn every_crash_while_a_text_like_ours_is_replaced_can_be_taken_back() {
+    let layout = layout_of_user();
+    let files = files_of(SetupPart::Settings, &layout, &installed("/usr")).unwrap();
+    let other = files_of(SetupPart::Settings, &layout, &installed("/opt")).unwrap();
+    let disk = with_all(SimDisk::new().with_dir("/h/s/unjank"), &other);
+    let before = seen(&disk, &files);
+    let on = |disk: &SimDisk| {
+        Installation::open(disk, layout.clone(), 0)
+            .and_then(|mut installation| installation.switch_on(&files, ForeignFiles::Refuse))
+            .is_ok()
+    };
+    let check = |disk: &SimDisk, _: &bool| {
+        let mut installation = Installation::open(disk, layout.clone(), 0)
+            .map_err(|error| format!("cannot be opened: {error:?}"))?;
+        let steps = installation.switch_off(&[SetupPart::Settings]);
+        let steps = steps.map_err(|error| format!("undo: {error:?}"))?;
+        drop(installation);
+        let is_right = seen(disk, &files) == before && disk.stat(&layout.manifest).is_err();
+        is_right.then_some(()).ok_or_else(|| format!("{steps:?}"))
+    };
+    explore(|| disk.fork().with_empty_history(), on, check, check).unwrap();
 }

@@ -15,6 +15,11 @@ fn packaging(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }
 
+/// Where the programs were built.
+fn built() -> &'static Path {
+    Path::new(OURS).parent().unwrap()
+}
+
 /// Runs a script of `packaging` for the user of this bus.
 fn run(bus: &Bus, script: &str) -> String {
     let output = bus
@@ -59,6 +64,15 @@ fn the_bus_of_the_user_starts_what_was_installed() {
         run(&bus, "uninstall");
         assert!(!installed.exists() && !library.exists());
         assert!(run(&bus, "uninstall").starts_with("Nothing of unjank was installed in "));
+        // What something else has installed is not taken for ours.
+        std::fs::create_dir_all(installed.parent().unwrap()).unwrap();
+        std::fs::write(&installed, "another").unwrap();
+        let output = bus.command(packaging("uninstall")).arg("--from").arg(built()).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(said.contains("is in no record of unjank setup"), "{output:?}");
+        std::fs::remove_file(&installed).unwrap();
         let bus = bus.restart();
         assert_eq!(started(&bus), Path::new(REAL));
     });

@@ -174,36 +174,7 @@ fn failed(what: &str, error: SetupError) -> Error {
         SetupError::Busy { .. } | SetupError::ChangedFile { .. } => FailureCategory::Busy,
         _ => FailureCategory::Config,
     };
-    let hint = match &error {
-        SetupError::ForeignFile { .. } | SetupError::ChangedFile { .. } => {
-            "look at it; `unjank setup --replace PART` replaces it, and `unjank undo` brings it back"
-                .to_owned()
-        }
-        SetupError::BadManifest { path, .. } => format!(
-            "mv {0} {0}.bad; `unjank setup PART` then takes over what is there, and `unjank undo PART` takes it back",
-            path.display()
-        ),
-        SetupError::AnotherUsers { .. } => {
-            "run it as the user whose session it is; `unjank setup --system` is for every user"
-                .to_owned()
-        }
-        SetupError::OpenToOthers { .. } => {
-            "choose another --prefix, or take the directory back: chown root, chmod go-w".to_owned()
-        }
-        SetupError::UnusablePath { .. } => {
-            "letters, digits and /._-+@,=~ can stand in units; install the programs elsewhere"
-                .to_owned()
-        }
-        SetupError::MissingProgram { .. } => "cargo build --release".to_owned(),
-        SetupError::MissingModule { .. } => {
-            "install the package unjank-gsettings-backend, or cargo build --release -p unjank-gio"
-                .to_owned()
-        }
-        SetupError::NotMade { .. } => {
-            "`unjank undo` takes back what was done until then".to_owned()
-        }
-        _ => String::new(),
-    };
+    let hint = error.hint();
     // The words that say who else decides.
     let error: Box<dyn std::error::Error + Send + Sync> = match error {
         SetupError::OpenToOthers {
@@ -215,7 +186,10 @@ fn failed(what: &str, error: SetupError) -> Error {
         other => other.into(),
     };
     let error = Error::new(kind, what).because(error);
-    if hint.is_empty() { error } else { error.hint(hint) }
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
 }
 
 /// A variable of the environment that is set to something.
