@@ -28,6 +28,14 @@ pub enum SetupError {
         /// The file.
         path: PathBuf,
     },
+    /// A file of ours was changed, and the manifest keeps what was there before ours; nothing was changed.
+    #[error(
+        "{path:?} was changed since unjank wrote it, and what was there before is kept already"
+    )]
+    AlreadyKept {
+        /// The file.
+        path: PathBuf,
+    },
     /// What is in the way cannot be kept for later; nothing was changed.
     #[error("{path:?} cannot be kept: it is too large, or no file")]
     Unkeepable {
@@ -120,6 +128,12 @@ impl SetupError {
             }
             SetupError::ForeignFile { .. } | SetupError::ChangedFile { .. } => {
                 "look at it; `unjank setup --replace PART` replaces it, and `unjank undo` brings it back"
+            }
+            SetupError::AlreadyKept { path } => {
+                return Some(format!(
+                    "mv {0} {0}.mine; `unjank undo` brings back what was there before unjank",
+                    path.display()
+                ));
             }
             SetupError::Unkeepable { .. } => {
                 "move it away, or have what installed it remove it, such as `cargo uninstall`"

@@ -477,7 +477,11 @@ impl<'d> Installation<'d> {
             manifest.files.push(RecordedFile { part, path, before, ours: vec![print] });
             return Ok(());
         };
-        if effect == StepEffect::Replace {
+        if effect == StepEffect::Replace && known.before.observed().as_ref() != Some(observed) {
+            // There is one content that comes back: a later one does not take its place.
+            if known.before != Before::Absent {
+                return Err(SetupError::AlreadyKept { path: path() });
+            }
             known.before = keep()?;
         }
         if known.ours.last() != Some(&print) {

@@ -199,3 +199,26 @@ fn every_crash_while_a_text_like_ours_is_replaced_can_be_taken_back() {
     };
     explore(|| disk.fork().with_empty_history(), on, check, check).unwrap();
 }
+
+#[test]
+fn the_first_of_two_files_that_were_replaced_comes_back() {
+    let layout = layout_of_user();
+    let files = files_of(SetupPart::Settings, &layout, &installed("/usr")).unwrap();
+    let path = &files[1].path;
+    let disk = SimDisk::new().with_dir("/h/s").with_file(path, b"first");
+    let on = |foreign| {
+        Installation::open(&disk, layout.clone(), 0).unwrap().switch_on(&files, foreign).map(drop)
+    };
+    on(ForeignFiles::Replace).unwrap();
+    store::publish::publish(&disk, path, b"second").unwrap();
+    assert!(matches!(on(ForeignFiles::Refuse), Err(SetupError::ChangedFile { .. })));
+    let before = seen(&disk, &files);
+    assert!(matches!(on(ForeignFiles::Replace), Err(SetupError::AlreadyKept { .. })));
+    assert_eq!(seen(&disk, &files), before, "the second one is not lost either");
+    // The way out that the hint names.
+    disk.remove(path).unwrap();
+    on(ForeignFiles::Refuse).unwrap();
+    let mut installation = Installation::open(&disk, layout.clone(), 0).unwrap();
+    installation.switch_off(&[SetupPart::Settings]).unwrap();
+    assert_eq!(disk.read(path).unwrap(), b"first");
+}

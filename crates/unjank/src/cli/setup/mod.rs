@@ -171,7 +171,9 @@ fn read(disk: &dyn store::disk::Disk, layout: SetupLayout) -> Result<Installatio
 /// Says what could not be done, and what helps.
 fn failed(what: &str, error: SetupError) -> Error {
     let kind = match &error {
-        SetupError::Busy { .. } | SetupError::ChangedFile { .. } => FailureCategory::Busy,
+        SetupError::Busy { .. }
+        | SetupError::ChangedFile { .. }
+        | SetupError::AlreadyKept { .. } => FailureCategory::Busy,
         _ => FailureCategory::Config,
     };
     let hint = error.hint();
