@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bus::client::blocking::BlockingClient;
 
-use crate::part::SetupPart;
 use host::activation;
+
+use crate::part::SetupPart;
 
 /// A bus that has not answered after this is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,6 +56,13 @@ impl NameOwner {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten();
         let children = |path: PathBuf| std::fs::read(path.join("children")).unwrap_or_default();
         tasks.flatten().any(|task| !children(task.path()).trim_ascii().is_empty())
+    }
+
+    /// Says whether it runs in the control group of a unit.
+    fn is_of_unit(&self, unit: &str) -> bool {
+        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", self.pid));
+        let groups = groups.unwrap_or_default();
+        groups.lines().any(|line| line.rsplit('/').any(|part| part == unit))
     }
 }
 
@@ -146,8 +154,8 @@ impl LiveSession {
         };
         let Some(owner) = self.owner(name) else { return NameHandover::NobodyHadIt };
         if owner.is_ours() {
-            return match owner.was_replaced() && self.end(&owner, name) {
-                true => NameHandover::Ended(owner),
+            return match owner.was_replaced() {
+                true => self.renew(owner, name),
                 false => NameHandover::WasOurs(owner),
             };
         }
@@ -163,6 +171,27 @@ impl LiveSession {
         }
     }
 
+    /// Ends our daemon of an earlier version, where that loses nothing.
+    fn renew(&self, owner: NameOwner, name: &str) -> NameHandover {
+        if self.is_for_recents(&owner) {
+            // It is not started by a call, so that nobody would copy the lists until the next login.
+            let is_new = self.systemctl(&["restart", recents::login::UNIT]);
+            let new = self.owner(name).filter(|new| is_new && new.is_ours() && *new != owner);
+            return new.map_or(NameHandover::Ended(owner), NameHandover::WasOurs);
+        }
+        match self.end(&owner, name) {
+            true => NameHandover::Ended(owner),
+            false => NameHandover::WasOurs(owner),
+        }
+    }
+
+    /// Says whether a daemon of ours keeps the lists of recent documents in memory.
+    fn is_for_recents(&self, owner: &NameOwner) -> bool {
+        self.has_systemd
+            && owner.is_of_unit(recents::login::UNIT)
+            && self.systemctl(&["is-active", "--quiet", recents::login::UNIT])
+    }
+
     /// Has our daemon own the name of a part, so that calls are answered while its files go.
     ///
     /// A bus that has to start a service whose file has just gone refuses the call.
@@ -175,6 +204,8 @@ impl LiveSession {
     }
 
     /// Asks our daemon to end, which stores all that it has accepted first; returns whom.
+    ///
+    /// That of the lists of recent documents in memory goes on.
     #[must_use]
     pub fn end_ours(&self, part: SetupPart) -> Option<NameOwner> {
         for unit in part.units().iter().filter(|_| self.has_systemd) {
@@ -183,6 +214,9 @@ impl LiveSession {
         }
         let name = part.bus_name()?;
         let owner = self.owner(name).filter(NameOwner::is_ours)?;
+        if self.is_for_recents(&owner) {
+            return None;
+        }
         self.end(&owner, name).then_some(owner)
     }
 

@@ -72,6 +72,7 @@ mod run_scope;
 mod run_terminal;
 mod sessions;
 mod setup;
+mod setup_units;
 mod stuck_process;
 mod trace;
 mod trace_ab;
