@@ -7,6 +7,8 @@ use std::time::Duration;
 use bus::client::blocking::BlockingClient;
 
 use host::activation;
+use jobs::cgroup::Cgroup;
+use sys::mounts::Mounts;
 
 use crate::part::SetupPart;
 
@@ -64,6 +66,29 @@ impl NameOwner {
         let groups = groups.unwrap_or_default();
         groups.lines().any(|line| line.rsplit('/').any(|part| part == unit))
     }
+
+    /// Says whether it runs host commands, or one of them has left a process behind: whoever stops its unit ends them, too.
+    fn has_commands(&self) -> bool {
+        if self.has_children() {
+            return true;
+        }
+        // Any other group is shared with programs that have nothing to do with it.
+        let is_alone = SetupPart::Host.units().iter().any(|unit| self.is_of_unit(unit));
+        let group = || Cgroup::of(&Mounts::read().ok()?, self.pid);
+        let processes =
+            is_alone.then(group).flatten().map_or(Vec::new(), |group| group.processes());
+        processes.iter().any(|pid| *pid != self.pid)
+    }
+
+    /// Returns the command that ends it and all that it runs.
+    #[must_use]
+    pub fn end_command(&self, part: SetupPart) -> String {
+        let unit = part.units().iter().find(|unit| self.is_of_unit(unit));
+        match unit {
+            Some(unit) => format!("systemctl --user stop {unit}"),
+            None => format!("kill {}", self.pid),
+        }
+    }
 }
 
 /// What becomes of another service that has a name which ours serves from now on.
@@ -86,6 +111,8 @@ pub enum NameHandover {
     Ended(NameOwner),
     /// The other one has it until the session ends.
     StillTheirs(NameOwner),
+    /// Ours runs host commands, which would end with it: it goes on until they have ended.
+    HasCommands(NameOwner),
     /// There is no bus to ask.
     NoBus,
 }
@@ -155,7 +182,7 @@ impl LiveSession {
         let Some(owner) = self.owner(name) else { return NameHandover::NobodyHadIt };
         if owner.is_ours() {
             return match owner.was_replaced() {
-                true => self.renew(owner, name),
+                true => self.renew(part, owner, name),
                 false => NameHandover::WasOurs(owner),
             };
         }
@@ -172,7 +199,10 @@ impl LiveSession {
     }
 
     /// Ends our daemon of an earlier version, where that loses nothing.
-    fn renew(&self, owner: NameOwner, name: &str) -> NameHandover {
+    fn renew(&self, part: SetupPart, owner: NameOwner, name: &str) -> NameHandover {
+        if part == SetupPart::Host && owner.has_commands() {
+            return NameHandover::HasCommands(owner);
+        }
         if self.is_for_recents(&owner) {
             // It is not started by a call, so that nobody would copy the lists until the next login.
             let is_new = self.systemctl(&["restart", recents::login::UNIT]);
@@ -203,21 +233,23 @@ impl LiveSession {
         }
     }
 
-    /// Asks our daemon to end, which stores all that it has accepted first; returns whom.
+    /// Asks our daemon to end, which stores all that it has accepted first; returns what became of it, if it served this part.
     ///
-    /// That of the lists of recent documents in memory goes on.
+    /// One that runs host commands goes on, and so does that of the lists of recent documents in memory.
     #[must_use]
-    pub fn end_ours(&self, part: SetupPart) -> Option<NameOwner> {
+    pub fn end_ours(&self, part: SetupPart) -> Option<NameHandover> {
+        let owner = || self.owner(part.bus_name()?).filter(NameOwner::is_ours);
+        if part == SetupPart::Host
+            && let Some(owner) = owner().filter(NameOwner::has_commands)
+        {
+            return Some(NameHandover::HasCommands(owner));
+        }
         for unit in part.units().iter().filter(|_| self.has_systemd) {
             // A unit that systemd does not know is none that runs.
             let _ = self.systemctl(&["stop", unit]);
         }
-        let name = part.bus_name()?;
-        let owner = self.owner(name).filter(NameOwner::is_ours)?;
-        if self.is_for_recents(&owner) {
-            return None;
-        }
-        self.end(&owner, name).then_some(owner)
+        let owner = owner().filter(|owner| !self.is_for_recents(owner))?;
+        self.end(&owner, part.bus_name()?).then_some(NameHandover::Ended(owner))
     }
 
     /// Starts a unit of ours now.

@@ -1,7 +1,7 @@
 //! What `unjank setup` and `unjank undo` end in a session that systemd runs, and what they leave running.
 
-use crate::fixture::in_time;
 use crate::fixture::systemd::beside_systemd;
+use crate::fixture::{has, in_time};
 
 /// Runs a script beside a manager; compares what it says.
 fn says(script: &str, wanted: &[&str]) {
@@ -42,6 +42,65 @@ systemctl --user -q is-active $unit || echo "ended"
 ls -A $HOME/.local/bin 2>/dev/null
 "#,
             &["active", "the same", "active", "a new one", "ended"],
+        );
+    });
+}
+
+#[test]
+fn host_commands_that_run_are_not_ended_by_undo_or_an_upgrade() {
+    in_time(|| {
+        if !has(&["pgrep", "pkill", "setsid"]) {
+            return;
+        }
+        says(
+            r#"
+host=$HOME/.local/bin/unjank-host
+on() {
+    quiet $UNJANK setup host
+    systemctl --user start unjank-host.service
+}
+runs() { pgrep -fx "sleep $1" >/dev/null && echo "$1 runs"; }
+told() { grep -o 'runs host commands\|systemctl --user stop unjank-host.service' /run/said; }
+on
+$host -- sleep 987650 >/dev/null 2>&1 &
+until runs 987650 >/dev/null; do :; done
+# A program of another version is there.
+cp $HOME/.local/bin/unjankd $HOME/.local/bin/new
+mv $HOME/.local/bin/new $HOME/.local/bin/unjankd
+quiet $UNJANK setup host
+told
+runs 987650
+quiet $UNJANK undo host
+told
+runs 987650
+pkill -fx 'sleep 987650'
+wait $! || true
+# What a command has left behind.
+on
+$host -- sh -c 'setsid sleep 987651 >/dev/null 2>&1 </dev/null &'
+quiet $UNJANK undo host
+told
+runs 987651
+pkill -fx 'sleep 987651'
+until ! pgrep -fx 'sleep 987651' >/dev/null; do :; done
+on
+quiet $UNJANK undo host
+systemctl --user is-active unjank-host.service || true
+[ -z "$(serves org.freedesktop.Flatpak)" ] && echo "ended"
+"#,
+            &[
+                "runs host commands",
+                "systemctl --user stop unjank-host.service",
+                "987650 runs",
+                "runs host commands",
+                "systemctl --user stop unjank-host.service",
+                "987650 runs",
+                "runs host commands",
+                "systemctl --user stop unjank-host.service",
+                "987651 runs",
+                "inactive",
+                "ended",
+            ],
         );
     });
 }

@@ -5,19 +5,17 @@ use std::path::{Path, PathBuf};
 
 use ::setup::gsettings::GSETTINGS_MODULE;
 use ::setup::plan::{self, PlannedContents, PlannedFile, ProgramSource};
-use ::setup::session::{LiveSession, NameOwner, OtherServices};
+use ::setup::session::{LiveSession, NameHandover, OtherServices};
 use ::setup::{
     AppliedStep, ForeignFiles, Installation, ReturnedStep, SetupLayout, SetupPart, SetupScope,
     StepEffect,
 };
-use host::activation;
 use rustix::fs::Mode;
 use serde::Serialize;
 
 use super::text::{self, ChangeReporter};
 use super::{Place, failed, owner, place};
 use crate::cli::screen::sayln;
-use crate::cli::service_files::service_directories;
 use crate::cli::{document, recent};
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -214,7 +212,7 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
         installation.switch_off(&parts).map_err(|error| failed(&what(), error))?
     };
     let unread = session.as_ref().map_or(Vec::new(), LiveSession::reload);
-    let ended: Vec<(SetupPart, NameOwner)> = match &session {
+    let ended: Vec<(SetupPart, NameHandover)> = match &session {
         None => Vec::new(),
         Some(session) => {
             // The daemon ends when its files are gone, so that the next call starts what serves from now on.
@@ -228,18 +226,8 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
     tell.was_off(&off)?;
     sayln!(tell.out, "Taken back: {}.", names(&parts))?;
     tell.returned(&steps, "")?;
-    for (part, owner) in &ended {
-        let name = part.bus_name().unwrap_or_default();
-        let next = activation::find(&service_directories(), name);
-        let next = next.map_or("nobody answers the next call".to_owned(), |(_, line)| {
-            format!("the next call starts {line}")
-        });
-        sayln!(
-            tell.out,
-            "{name}: {} (process {}) has stored everything and ended; {next}.",
-            owner.name(),
-            owner.pid
-        )?;
+    for (part, handover) in &ended {
+        tell.end(*part, handover)?;
     }
     if parts.contains(&SetupPart::Relax) {
         writeln!(

@@ -230,6 +230,35 @@ impl<'a> ChangeReporter<'a> {
                 )?;
                 sayln!(self.out, "  to end it now: {} setup --now {}", self.command, part.name())?;
             }
+            NameHandover::HasCommands(_) => self.end(part, handover)?,
+        }
+        Ok(())
+    }
+
+    /// Says what became of a daemon of ours that was to end.
+    pub(super) fn end(&mut self, part: SetupPart, handover: &NameHandover) -> Result<(), Error> {
+        let name = part.bus_name().unwrap_or_default();
+        match handover {
+            NameHandover::Ended(owner) => {
+                let next = activation::find(&service_directories(), name);
+                let next = next.map_or("nobody answers the next call".to_owned(), |(_, line)| {
+                    format!("the next call starts {line}")
+                });
+                let (program, pid) = (owner.name(), owner.pid);
+                sayln!(
+                    self.out,
+                    "{name}: {program} (process {pid}) has stored everything and ended; {next}."
+                )?;
+            }
+            NameHandover::HasCommands(owner) => {
+                let (program, pid, end) = (owner.name(), owner.pid, owner.end_command(part));
+                sayln!(
+                    self.out,
+                    "{name}: {program} (process {pid}) runs host commands and goes on until they have ended."
+                )?;
+                sayln!(self.out, "  to end it and them now: {end}")?;
+            }
+            _ => {}
         }
         Ok(())
     }
