@@ -137,56 +137,70 @@ fn a_service_of_somebody_else_is_left_alone() {
     });
 }
 
-#[test]
-fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
-    in_time(|| {
+/// A system of its own for dpkg, with the packages `unjank` and `unjank-session` in it: dpkg's lists, and files below it;
+/// scripts see the machine's own programs.
+struct DpkgRoot {
+    dir: tempfile::TempDir,
+}
+
+impl DpkgRoot {
+    fn make() -> Option<DpkgRoot> {
         if !has(&["/usr/bin/dpkg", "/usr/bin/dpkg-deb", "/usr/bin/dh", "/usr/bin/lowdown"]) {
-            return;
+            return None;
         }
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let done = |command: &mut Command| {
-            let output = command.output().unwrap();
-            assert!(output.status.success(), "{output:?}");
-            String::from_utf8(output.stdout).unwrap()
-        };
-        let built = Path::new(OURS).parent().unwrap();
+        let root = DpkgRoot { dir: tempfile::tempdir().unwrap() };
         // The commands have no daemon of their own.
         let names = ["unjank-session", "unjank"];
         let mut deb = Command::new(packaging("deb"));
-        deb.arg("--from").arg(built);
+        deb.arg("--from").arg(built());
         for name in names {
             deb.args(["--package", name]);
         }
-        let made = done(deb.arg(at("packages")));
+        let made = done(deb.arg(root.dir.path().join("packages")));
         let package = |name: &str| {
             let path = made.lines().find(|path| path.contains(&format!("/{name}_")));
             path.map(PathBuf::from).unwrap_or_else(|| panic!("no package {name}: {made}"))
         };
-
-        // A system of its own: dpkg's lists, and files below it; scripts see the machine's own programs.
-        let root = at("root");
         for name in ["var/lib/dpkg/updates", "var/lib/dpkg/info", "etc/default", "var/cache"] {
-            std::fs::create_dir_all(root.join(name)).unwrap();
+            std::fs::create_dir_all(root.at(name)).unwrap();
         }
         let architecture = done(Command::new("dpkg").arg("--print-architecture"));
         // What the package depends on; dpkg triggers nothing that misses something.
         let installed = ["libc6", "libgcc-s1"].map(|name| {
             format!("Package: {name}\nStatus: install ok installed\nMaintainer: x <x@localhost>\nArchitecture: {architecture}Version: 99\nDescription: x\n\n")
         });
-        std::fs::write(root.join("var/lib/dpkg/status"), installed.concat()).unwrap();
-        std::fs::write(root.join("etc/default/locale"), "LANG=\"de_DE.UTF-8\"\n").unwrap();
-        let install = |packages: &[&Path]| {
-            let mut command = Command::new("dpkg");
-            command.arg("--root").arg(&root).args(["--log=/dev/null", "--install"]);
-            command.args(["--force-not-root", "--force-script-chrootless", "--force-bad-path"]);
-            command.args(packages);
-            // A package manager has no home.
-            command.env_remove("HOME").env("XDG_DATA_DIRS", root.join("usr/share"));
-            done(&mut command);
-        };
+        std::fs::write(root.at("var/lib/dpkg/status"), installed.concat()).unwrap();
+        std::fs::write(root.at("etc/default/locale"), "LANG=\"de_DE.UTF-8\"\n").unwrap();
+        done(root.dpkg("--install").args(names.map(package)));
+        Some(root)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join("root").join(name)
+    }
+
+    fn dpkg(&self, action: &str) -> Command {
+        let mut command = Command::new("dpkg");
+        command.arg("--root").arg(self.at("")).args(["--log=/dev/null", action]);
+        command.args(["--force-not-root", "--force-script-chrootless", "--force-bad-path"]);
+        // A package manager has no home.
+        command.env_remove("HOME").env("XDG_DATA_DIRS", self.at("usr/share"));
+        command
+    }
+}
+
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
+    in_time(|| {
+        let Some(root) = DpkgRoot::make() else { return };
         let indexes = || {
-            let entries = std::fs::read_dir(root.join("var/cache/unjank")).unwrap();
+            let entries = std::fs::read_dir(root.at("var/cache/unjank")).unwrap();
             let paths = entries.map(|entry| entry.unwrap().path());
             let mut paths: Vec<PathBuf> =
                 paths.filter(|path| path.extension().is_some_and(|end| end == "gvdb")).collect();
@@ -194,11 +208,10 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
             paths
         };
         let knows = |path: &Path| Index::open(path).unwrap().apps().count() == 1;
-        install(&names.map(package).each_ref().map(PathBuf::as_path));
         assert_eq!(indexes().len(), 2, "one without a language, and the machine's");
         assert!(!indexes().iter().any(|path| knows(path)));
 
-        let tree = at("other");
+        let tree = root.dir.path().join("other");
         std::fs::create_dir_all(tree.join("DEBIAN")).unwrap();
         std::fs::create_dir_all(tree.join("usr/share/applications")).unwrap();
         std::fs::write(
@@ -211,11 +224,35 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
             "[Desktop Entry]\nType=Application\nName=Other\nExec=true\n",
         )
         .unwrap();
-        let other = at("other.deb");
+        let other = root.dir.path().join("other.deb");
         let mut build = Command::new("dpkg-deb");
         done(build.arg("--root-owner-group").arg("--build").arg(&tree).arg(&other));
-        install(&[&other]);
+        done(root.dpkg("--install").arg(&other));
         assert_eq!(indexes().len(), 2);
         assert!(indexes().iter().all(|path| knows(path)));
+    });
+}
+
+#[test]
+fn what_is_on_for_every_user_goes_with_the_package_and_stays_with_an_upgrade() {
+    in_time(|| {
+        let Some(root) = DpkgRoot::make() else { return };
+        let mut setup = Command::new(root.at("usr/bin/unjank"));
+        setup.args(["setup", "--prefix", "/usr", "--root"]).arg(root.at(""));
+        done(setup.args(["settings", "relax"]));
+        let on = [
+            root.at("var/lib/unjank/setup.json"),
+            root.at("usr/lib/environment.d/60-unjank-relax.conf"),
+            root.at("usr/share/dbus-1/services/ca.desrt.dconf.service"),
+        ];
+        let is_on = || on.each_ref().map(|path| path.symlink_metadata().is_ok());
+        let packages = std::fs::read_dir(root.dir.path().join("packages")).unwrap();
+        done(root.dpkg("--install").args(packages.map(|entry| entry.unwrap().path())));
+        assert_eq!(is_on(), [true; 3]);
+        let output = root.dpkg("--remove").arg("unjank").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(is_on(), [false; 3], "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("each runs 'unjank undo' before they go"), "{said}");
     });
 }

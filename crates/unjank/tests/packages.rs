@@ -141,6 +141,15 @@ fn every_kind_of_package_is_made_of_the_table() {
     }
 }
 
+#[test]
+fn each_kind_of_package_takes_back_what_is_on_before_it_goes() {
+    let text = |name: &str| std::fs::read_to_string(top().join("packaging").join(name)).unwrap();
+    for name in ["debian/unjank.prerm", "rpm/unjank.spec", "arch/unjank.install"] {
+        assert!(text(name).contains("/lib/unjank/before-removal"), "{name}");
+    }
+    assert!(text("arch/PKGBUILD").contains("install=unjank.install\n"));
+}
+
 /// The rows of all tables: package, kind, source.
 fn rows() -> Vec<[String; 3]> {
     let mut rows = Vec::new();
