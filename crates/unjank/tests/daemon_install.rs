@@ -236,22 +236,31 @@ fn dpkg_has_the_systems_index_made_when_a_package_brings_an_application() {
 #[test]
 fn what_is_on_for_every_user_goes_with_the_package_and_stays_with_an_upgrade() {
     in_time(|| {
+        if !has(&["systemctl"]) {
+            return;
+        }
         let Some(root) = DpkgRoot::make() else { return };
         let mut setup = Command::new(root.at("usr/bin/unjank"));
         setup.args(["setup", "--prefix", "/usr", "--root"]).arg(root.at(""));
         done(setup.args(["settings", "relax"]));
+        // As `systemctl enable unjank-recorder.socket` does.
+        let socket = root.at("etc/systemd/system/sockets.target.wants/unjank-recorder.socket");
+        std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+        let unit = "/usr/lib/systemd/system/unjank-recorder.socket";
+        std::os::unix::fs::symlink(unit, &socket).unwrap();
         let on = [
             root.at("var/lib/unjank/setup.json"),
             root.at("usr/lib/environment.d/60-unjank-relax.conf"),
             root.at("usr/share/dbus-1/services/ca.desrt.dconf.service"),
+            socket,
         ];
         let is_on = || on.each_ref().map(|path| path.symlink_metadata().is_ok());
         let packages = std::fs::read_dir(root.dir.path().join("packages")).unwrap();
         done(root.dpkg("--install").args(packages.map(|entry| entry.unwrap().path())));
-        assert_eq!(is_on(), [true; 3]);
+        assert_eq!(is_on(), [true; 4]);
         let output = root.dpkg("--remove").arg("unjank").output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(is_on(), [false; 3], "{output:?}");
+        assert_eq!(is_on(), [false; 4], "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("each runs 'unjank undo' before they go"), "{said}");
     });

@@ -142,8 +142,14 @@ fn every_kind_of_package_is_made_of_the_table() {
 }
 
 #[test]
-fn each_kind_of_package_takes_back_what_is_on_before_it_goes() {
+fn no_package_switches_a_unit_on_and_each_kind_takes_back_what_is_on_before_it_goes() {
     let text = |name: &str| std::fs::read_to_string(top().join("packaging").join(name)).unwrap();
+    let rules = text("debian/rules");
+    for line in
+        ["\tdh_installsystemduser --no-enable\n", "\tdh_installsystemd --no-enable --no-start\n"]
+    {
+        assert!(rules.contains(line), "debian/rules has no {line:?}");
+    }
     for name in ["debian/unjank.prerm", "rpm/unjank.spec", "arch/unjank.install"] {
         assert!(text(name).contains("/lib/unjank/before-removal"), "{name}");
     }
