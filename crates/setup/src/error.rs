@@ -153,6 +153,11 @@ impl SetupError {
             SetupError::UnusablePath { .. } => {
                 "letters, digits and /._-+@,=~ can stand in units; install the programs elsewhere"
             }
+            SetupError::MissingProgram { path }
+                if path.extension().is_some_and(|end| end == "so") =>
+            {
+                "`cargo install` installs no library: cargo build --release; target/release/unjank setup PART"
+            }
             SetupError::MissingProgram { .. } => "cargo build --release",
             SetupError::MissingModule { .. } => {
                 "install the package unjank-gsettings-backend, or cargo build --release -p unjank-gio"

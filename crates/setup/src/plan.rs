@@ -50,7 +50,8 @@ pub enum ProgramSource {
 }
 
 impl ProgramSource {
-    /// Returns where the programs are beside one of them: a build has the libraries of cargo beside it.
+    /// Returns where the programs are beside one of them: a build has the libraries of cargo beside it, and what `cargo install`
+    /// has installed has none.
     ///
     /// # Errors
     ///
@@ -58,7 +59,9 @@ impl ProgramSource {
     pub fn beside(program: &Path) -> Result<ProgramSource, SetupError> {
         let programs = program.parent().unwrap_or(Path::new("/"));
         let libraries = programs.parent().unwrap_or(Path::new("/")).join("lib/unjank");
-        if libraries.join(RELAX_LIBRARY).exists() {
+        let is_whole = || PROGRAMS.iter().all(|name| programs.join(name).exists());
+        let is_alone = || !programs.join("deps").exists() && is_whole();
+        if libraries.join(RELAX_LIBRARY).exists() || is_alone() {
             return Ok(ProgramSource::Installed { programs: programs.to_owned(), libraries });
         }
         let source = ProgramSource::Built(programs.to_owned());
@@ -168,6 +171,10 @@ pub fn files_of(
         ),
         SetupPart::Relax => {
             let library = libraries.join(RELAX_LIBRARY);
+            let is_installed = matches!(source, ProgramSource::Installed { .. });
+            if is_installed && layout.root.is_none() && !library.exists() {
+                return Err(SetupError::MissingProgram { path: library });
+            }
             let text = relax_environment(&library, &layout.recents)?;
             Ok(vec![file(layout.environment.join(RELAX_FILE), text)])
         }
@@ -446,7 +453,7 @@ mod tests {
                     continue;
                 }
                 let source = match part {
-                    SetupPart::Gsettings | SetupPart::Trace => {
+                    SetupPart::Gsettings | SetupPart::Trace | SetupPart::Relax => {
                         ProgramSource::Built(built.path().to_owned())
                     }
                     _ => installed(),
@@ -466,6 +473,48 @@ mod tests {
         {
             assert!(!is_our_path(Path::new(other)), "{other}");
         }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a fixture need not be durable")]
+    fn what_cargo_has_installed_is_used_where_it_is_without_libraries() {
+        let root = tempfile::tempdir().unwrap();
+        let programs = root.path().join("bin");
+        std::fs::create_dir(&programs).unwrap();
+        let beside = || ProgramSource::beside(&programs.join("unjank"));
+        for name in PROGRAMS {
+            assert!(matches!(beside(), Err(SetupError::MissingProgram { .. })), "without {name}");
+            std::fs::write(programs.join(name), "built").unwrap();
+        }
+        let source = beside().unwrap();
+        for part in SetupPart::ALL {
+            let planned = files_of(part, &layout(), &source);
+            match part {
+                // What needs a library says so.
+                SetupPart::Relax => {
+                    assert!(matches!(planned, Err(SetupError::MissingProgram { .. })));
+                }
+                SetupPart::Gsettings => {
+                    assert!(matches!(planned, Err(SetupError::MissingModule { .. })));
+                }
+                // The program is in no directory that root alone can change.
+                SetupPart::Run => {}
+                _ => assert!(
+                    planned.unwrap().iter().all(|file| match &file.contents {
+                        PlannedContents::Text(text) => {
+                            let text = String::from_utf8_lossy(text);
+                            !text.contains("/unjank") || text.contains(programs.to_str().unwrap())
+                        }
+                        PlannedContents::CopyOf(_) | PlannedContents::Link(_) => true,
+                    }),
+                    "{part:?}"
+                ),
+            }
+        }
+        assert_eq!(files_of(SetupPart::Programs, &layout(), &source).unwrap(), [], "copied");
+        // A build that lacks its libraries is no installation.
+        std::fs::create_dir(programs.join("deps")).unwrap();
+        assert!(matches!(beside(), Err(SetupError::MissingProgram { .. })));
     }
 
     #[test]
