@@ -22,12 +22,7 @@ fn built() -> &'static Path {
 
 /// Runs a script of `packaging` for the user of this bus.
 fn run(bus: &Bus, script: &str) -> String {
-    let output = bus
-        .command(packaging(script))
-        .arg("--from")
-        .arg(Path::new(OURS).parent().unwrap())
-        .output()
-        .unwrap();
+    let output = bus.command(packaging(script)).arg("--from").arg(built()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -73,6 +68,19 @@ fn the_bus_of_the_user_starts_what_was_installed() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(said.contains("is in no record of unjank setup"), "{output:?}");
         std::fs::remove_file(&installed).unwrap();
+        run(&bus, "install");
+        // Without the daemon it says what it does, too, and what is left.
+        std::fs::remove_file(&installed).unwrap();
+        let service = bus.dir().join("data/dbus-1/services/ca.desrt.dconf.service");
+        std::fs::write(&service, "mine").unwrap();
+        let output = bus.command(packaging("uninstall")).arg("--from").arg(built()).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(said.contains("somebody else has changed it"), "{output:?}");
+        assert!(!unjank.exists() && output.stderr.ends_with(b"what is left and why\n"));
+        std::fs::remove_file(&service).unwrap();
+        run(&bus, "uninstall");
         let bus = bus.restart();
         assert_eq!(started(&bus), Path::new(REAL));
     });
@@ -93,7 +101,8 @@ fn what_is_installed_for_every_user_is_written_by_root_alone() {
 set -eu
 mount -t tmpfs -o mode=755 tmpfs /mnt
 umask 000
-"$INSTALL" --from "$FROM" --prefix /mnt/usr >/dev/null
+"$INSTALL" --from "$FROM" --prefix /mnt/usr >/mnt/said
+grep -o 'undo --prefix /mnt/usr listing settings' /mnt/said
 find /mnt/usr -perm /022 ! -type l
 mkdir /mnt/open
 "$INSTALL" --from "$FROM" --prefix /mnt/open >/mnt/said 2>&1 && echo "installed in an open directory"
@@ -107,12 +116,12 @@ ls /mnt/open /mnt/user/prefix
         let output = Command::new("unshare")
             .args(["--mount", "sh", "-c", script])
             .env("INSTALL", packaging("install"))
-            .env("FROM", Path::new(OURS).parent().unwrap())
+            .env("FROM", built())
             .output()
             .unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
-        let wanted = "others than root may write /mnt/open\nothers than root may write /mnt/user\n\
+        let wanted = "undo --prefix /mnt/usr listing settings\nothers than root may write /mnt/open\nothers than root may write /mnt/user\n\
             /mnt/open:\n\n/mnt/user/prefix:\n";
         assert_eq!(said, wanted, "{errors}");
     });
@@ -125,12 +134,7 @@ fn a_service_of_somebody_else_is_left_alone() {
         let dir = bus.dir().join("data/dbus-1/services");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::copy(packaging("uninstall"), dir.join("ca.desrt.dconf.service")).unwrap();
-        let output = bus
-            .command(packaging("install"))
-            .arg("--from")
-            .arg(Path::new(OURS).parent().unwrap())
-            .output()
-            .unwrap();
+        let output = bus.command(packaging("install")).arg("--from").arg(built()).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains("belongs to something else"), "{text}");

@@ -479,7 +479,7 @@ fn programs_that_a_file_names_which_stays_are_kept_and_told() {
         let kept = account.home().join(".local/lib/unjank/libunjank-relax.so");
         // It is said before as it is done, and the next time, too.
         let wanted = "kept ~/.local/lib/unjank/libunjank-relax.so: ~/.config/environment.d/60-unjank-relax.conf needs it";
-        for arguments in [&["undo", "-n", "--json"][..], &["undo"], &["undo"]] {
+        for arguments in [&["undo", "-n"][..], &["undo", "-n", "--json"], &["undo"], &["undo"]] {
             let output = account.run(arguments);
             let said = String::from_utf8(output.stdout).unwrap();
             assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
@@ -622,6 +622,8 @@ fn settings_and_recent_documents_are_the_same_before_with_and_after() {
             assert!(bus.dir().join("data/recently-used.xbel").is_symlink());
             assert_eq!(belongings(&bus, &unjank), before, "round {round}, with");
 
+            let said = done(&unjank, &["undo", "--dry-run", "recents"]);
+            assert!(said.contains("would move the lists of recent documents back"), "{said}");
             let said = done(&unjank, &["undo"]);
             assert!(said.contains("has stored everything and ended"), "{said}");
             assert!(said.contains(REAL), "{said}");

@@ -10,6 +10,7 @@ use ::setup::{
     AppliedStep, ForeignFiles, Installation, ReturnedStep, SetupLayout, SetupPart, SetupScope,
     StepEffect,
 };
+use report::quoting::quoted;
 use rustix::fs::Mode;
 use serde::Serialize;
 
@@ -156,11 +157,13 @@ pub(super) fn switch_on(
         tell.effect(*part, session.as_ref(), request.others)?;
     }
     tell.unread(&unread)?;
-    let undo = match (layout.scope, &layout.root) {
-        (SetupScope::System, None) => format!("{command} undo --system {}", words(&request.parts)),
-        _ => format!("{command} undo {}", words(&request.parts)),
-    };
     if layout.root.is_none() {
+        let place = match (&request.place.prefix, layout.scope) {
+            (Some(prefix), _) => format!(" --prefix {}", quoted(&prefix.to_string_lossy())),
+            (None, SetupScope::System) => " --system".to_owned(),
+            (None, SetupScope::User) => String::new(),
+        };
+        let undo = format!("{command} undo{place} {}", words(&request.parts));
         sayln!(tell.out, "To take it back: {}", undo.trim_end())?;
     }
     Ok(Verdict::Yes)
@@ -185,8 +188,9 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
             true => Vec::new(),
             false => looked_at.preview_off(&parts).map_err(|error| failed(&what(), error))?,
         };
+        let verdict = verdict_of(&steps);
         if request.as_json {
-            return print_json(request, returned(&steps), verdict_of(&steps));
+            return print_json(request, returned(&steps), verdict);
         }
         if !request.dry_run && looked_at.has_leftovers() {
             // A run that was killed before its first step has left its lock.
@@ -198,7 +202,13 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
             writeln!(tell.out, "`unjank setup` has switched nothing on.")?;
         }
         tell.returned(&steps, "would be ")?;
-        return Ok(Verdict::Yes);
+        if parts.contains(&SetupPart::Recents) && are_recents_to_go_back(&looked_at)? {
+            writeln!(
+                tell.out,
+                "would move the lists of recent documents back to the disk: unjank recent volatile off"
+            )?;
+        }
+        return Ok(verdict);
     }
     drop(looked_at);
     let session = live(&layout);
@@ -220,8 +230,9 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
             parts.iter().filter_map(ended).collect()
         }
     };
+    let verdict = verdict_of(&steps);
     if request.as_json {
-        return print_json(request, returned(&steps), verdict_of(&steps));
+        return print_json(request, returned(&steps), verdict);
     }
     tell.was_off(&off)?;
     sayln!(tell.out, "Taken back: {}.", names(&parts))?;
@@ -251,7 +262,7 @@ pub(super) fn switch_off(request: &Request) -> Result<Verdict, Error> {
         writeln!(tell.out, "trace: it ends after: {TRACE_OFF}")?;
     }
     tell.unread(&unread)?;
-    Ok(verdict_of(&steps))
+    Ok(verdict)
 }
 
 /// Moves the lists of recent documents to memory, and records what was so before.
@@ -294,14 +305,19 @@ fn switch_recents_back(
     if !parts.contains(&SetupPart::Recents) {
         return Ok(());
     }
-    let switches = installation.switches(SetupPart::Recents);
-    let was_off = switches.iter().any(|switch| switch.name == VOLATILE && !switch.before);
-    if was_off && recent::is_volatile()? {
+    if are_recents_to_go_back(installation)? {
         recent::switch_volatile_off()?;
     }
     installation
         .forget_switches(SetupPart::Recents)
         .map_err(|error| failed("forget what was switched", error))
+}
+
+/// Says whether the lists are in memory and were on the disk before.
+fn are_recents_to_go_back(installation: &Installation<'_>) -> Result<bool, Error> {
+    let switches = installation.switches(SetupPart::Recents);
+    let was_off = switches.iter().any(|switch| switch.name == VOLATILE && !switch.before);
+    Ok(was_off && recent::is_volatile()?)
 }
 
 fn refuse_trace_for_one(request: &Request, layout: &SetupLayout) -> Result<(), Error> {
