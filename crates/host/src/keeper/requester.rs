@@ -402,7 +402,7 @@ mod tests {
             ("sleep 100 & echo $!; read wait", true),
             // In front, and without a shell that could take it there.
             ("sh -c 'echo $$; exec sleep 100'; true", false),
-            ("exec setsid sh -c 'echo $$; exec sleep 100'", false),
+            ("setsid --fork sh -c 'echo $$; exec sleep 100'; read wait", false),
         ] {
             let session = Session::start(script);
             let pid: u32 = session.said.parse().unwrap();
