@@ -356,6 +356,8 @@ mod tests {
         fs::copy("/bin/sleep", &program).unwrap();
         let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
         let command = format!("{} 60", program.display());
+        // On a busy machine that may take longer than is waited for.
+        while sys::process_file::read(child.id(), "cmdline", 4096).is_err() {}
         assert_eq!(child_name(child.id(), command.as_bytes()), "my helper");
         // Another process has its number meanwhile, or it is gone.
         assert_eq!(child_name(child.id(), b"/usr/bin/make all"), "make");
