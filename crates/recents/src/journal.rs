@@ -366,6 +366,10 @@ impl Recents {
         self.disk.stat(&path).ok().map(|stat| (stat.identity, stat.len))
     }
 
+    pub(crate) fn has_unreadable_rules(&mut self) -> bool {
+        self.policy.is_unreadable(&*self.disk)
+    }
+
     /// Returns the policy, to ask what holds and why.
     pub fn policy(&mut self) -> &mut RetentionPolicy {
         &mut self.policy

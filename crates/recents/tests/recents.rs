@@ -571,6 +571,67 @@ fn a_volatile_list_is_in_memory_and_starts_from_its_copy_on_the_disk() {
 }
 
 #[test]
+fn what_was_added_after_the_rule_volatile_was_gone_is_not_forgotten_with_what_was_in_memory() {
+    let home = Home::new();
+    let remember = |name: &str| {
+        let added = home.recents().add(&home.addition(name)).unwrap();
+        assert_eq!(added, AdditionOutcome::Remembered);
+        home.clock.forward(Duration::from_secs(60));
+    };
+    for is_everything in [true, false] {
+        home.write("config/unjank/recent.rules", b"volatile\n");
+        unjank_recents::volatile::settle(&mut home.recents()).unwrap();
+        ["a", "b"].into_iter().for_each(remember);
+        home.recents().snapshot().unwrap();
+        match is_everything {
+            true => home.recents().forget_everything().unwrap(),
+            false => {
+                let uris = ["a", "b"].map(|name| home.addition(name).uri);
+                home.recents().forget(&uris).unwrap();
+            }
+        }
+        home.clock.forward(Duration::from_secs(60));
+        // An editor, and no command of ours, that would make a copy.
+        home.write("config/unjank/recent.rules", b"");
+        remember("b");
+        unjank_recents::volatile::settle(&mut home.recents()).unwrap();
+        assert_eq!(names(&mut home.recents()), ["b"], "everything: {is_everything}");
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_not_taken_for_none() {
+    let home = Home::new();
+    let rules = home.dir.path().join("config/unjank/recent.rules");
+    let deny = format!("deny path {}/home/secret/**\n", home.dir.path().display());
+    home.write("config/unjank/recent.rules", deny.as_bytes());
+    let mut recents = home.recents();
+    let mut is_denied = |name: &str| {
+        let added = recents.add(&home.addition(name)).unwrap();
+        matches!(added, AdditionOutcome::Left(DenialReason::Rule { .. }))
+    };
+    assert!(is_denied("secret/a") && !is_denied("a"));
+    let new = || reason(&home.recents().add(&home.addition("b")).unwrap());
+    for is_directory in [true, false] {
+        std::fs::remove_file(&rules).unwrap();
+        match is_directory {
+            true => std::fs::create_dir(&rules).unwrap(),
+            // Too large to be rules.
+            false => home.write("config/unjank/recent.rules", &[b'\n'; (1 << 20) + 1]),
+        }
+        assert!(is_denied("secret/b") && !is_denied("b"), "the rules of before hold");
+        assert_eq!(new(), format!("the rules in {} cannot be read", rules.display()));
+        if is_directory {
+            std::fs::remove_dir(&rules).unwrap();
+            home.write("config/unjank/recent.rules", deny.as_bytes());
+        }
+    }
+    std::fs::remove_file(&rules).unwrap();
+    assert!(!is_denied("secret/c"));
+    assert_eq!(new(), "remembered");
+}
+
+#[test]
 fn a_journal_in_memory_that_was_made_and_not_filled_is_filled_by_the_next() {
     let home = Home::new();
     home.recents().add(&home.addition("before")).unwrap();

@@ -9,6 +9,7 @@ mod private;
 mod rules;
 
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,6 +71,8 @@ pub enum DenialReason {
         /// What it says.
         line: String,
     },
+    /// What the user's rules in this file say is not known: it cannot be read, or is too large.
+    UnreadableRules(PathBuf),
 }
 
 impl fmt::Display for DenialReason {
@@ -92,6 +95,9 @@ impl fmt::Display for DenialReason {
             }
             DenialReason::Rule { number, line } => {
                 write!(f, "line {number} of the rules says: {line}")
+            }
+            DenialReason::UnreadableRules(path) => {
+                write!(f, "the rules in {} cannot be read", path.display())
             }
         }
     }
@@ -125,8 +131,12 @@ pub struct RetentionPolicy {
     places: RecentsFiles,
     switches: Switches,
     rules: RetentionRules,
-    stamp: Option<((u64, u64), u64, i128)>,
+    /// The state of their file when it was last looked for; nothing if it was never read.
+    stamp: Option<RulesStamp>,
 }
+
+/// Which version of the file with the rules was read; none if there is no file.
+type RulesStamp = Option<((u64, u64), u64, i128)>;
 
 impl RetentionPolicy {
     /// Returns the policy of one user; nothing is read yet.
@@ -196,6 +206,9 @@ impl RetentionPolicy {
             return Some(DenialReason::Setting(off.clone()));
         }
         self.refresh(disk);
+        if self.stamp.is_none() {
+            return Some(DenialReason::UnreadableRules(self.places.rules()));
+        }
         let (number, _) = self.rules.iter().find(|(_, rule)| *rule == RetentionRule::Off)?;
         Some(DenialReason::Rule { number, line: self.rules.line(number).to_owned() })
     }
@@ -277,6 +290,12 @@ impl RetentionPolicy {
         (off, others.into_iter().flatten().collect())
     }
 
+    /// Says whether the user's own rules are not known: their file cannot be read, and was not before.
+    pub fn is_unreadable(&mut self, disk: &dyn Disk) -> bool {
+        self.refresh(disk);
+        self.stamp.is_none()
+    }
+
     /// Returns the user's own rules.
     pub fn rules(&mut self, disk: &dyn Disk) -> &RetentionRules {
         self.refresh(disk);
@@ -291,6 +310,10 @@ impl RetentionPolicy {
         path: Option<&Path>,
     ) -> Option<(RetentionEffect, RetentionVerdict)> {
         self.refresh(disk);
+        if self.stamp.is_none() {
+            let reason = DenialReason::UnreadableRules(self.places.rules());
+            return Some((RetentionEffect::Deny, RetentionVerdict::Leave(reason)));
+        }
         let leave = |number: usize| {
             let line = self.rules.line(number).to_owned();
             (RetentionEffect::Deny, RetentionVerdict::Leave(DenialReason::Rule { number, line }))
@@ -343,15 +366,26 @@ impl RetentionPolicy {
         }
     }
 
+    /// Reads the rules again if their file is another one. Where it cannot be read, as with too many open files, or is too large,
+    /// the rules of before hold.
     fn refresh(&mut self, disk: &dyn Disk) {
         let path = self.places.rules();
-        let found = disk.stat(&path).ok().filter(|stat| stat.len <= rules::MAX_BYTES);
-        let stamp = found.map(|stat| (stat.identity, stat.len, stat.mtime_ns));
-        if stamp != self.stamp {
-            self.stamp = stamp;
-            let text = stamp.and_then(|_| disk.read(&path).ok());
-            self.rules = text.map(|text| RetentionRules::parse(&text)).unwrap_or_default();
+        let stamp: RulesStamp = match disk.stat(&path) {
+            Ok(stat) if stat.len <= rules::MAX_BYTES => {
+                Some((stat.identity, stat.len, stat.mtime_ns))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            _ => return,
+        };
+        if self.stamp == Some(stamp) {
+            return;
         }
+        let rules = match stamp.map(|_| disk.read(&path)) {
+            None => RetentionRules::default(),
+            Some(Ok(text)) => RetentionRules::parse(&text),
+            Some(Err(_)) => return,
+        };
+        (self.rules, self.stamp) = (rules, Some(stamp));
     }
 }
 

@@ -342,6 +342,10 @@ fn refuse(recents: &mut Recents, records: &mut Vec<JournalRecord>, base: &Base) 
     records.retain(|record| {
         let JournalRecord::Put(entry) = record else { return true };
         let RetentionVerdict::Leave(reason) = recents.decide_foreign(entry) else { return true };
+        if matches!(reason, DenialReason::UnreadableRules(_)) {
+            // Nobody knows whether it is to go.
+            return false;
+        }
         let known = base.entries.get(&salt.mark(&entry.uri)).filter(|_| base.salt == salt);
         let was_there = known.is_some_and(|known| known.compare(entry) == Version::Same);
         let is_about_all = match &reason {

@@ -7,6 +7,7 @@ use store::journal::shared::{JournalReader, News};
 use store::publish::give_name;
 
 use super::super::journal::fold;
+use super::super::list::additions_missing;
 use super::super::{JournalRecord, RecentList, RecentTime, Recents, RecentsError};
 
 impl Recents {
@@ -40,12 +41,17 @@ impl Recents {
         let mut theirs = RecentList::default();
         fold(&mut theirs, &records);
         self.replace(|list| {
+            // What came to the disk after the rule was gone is newer than what was forgotten in memory.
+            let ours = list.clone();
             let is_salted_alike = theirs.salt() == list.salt() || list.is_empty();
             for record in theirs.records(RecentTime(0)) {
                 // Marks of another salt mean nothing here.
                 if matches!(record, JournalRecord::Put(_)) || is_salted_alike {
                     list.apply(record);
                 }
+            }
+            for record in additions_missing(list, &ours) {
+                list.apply(record);
             }
         })?;
         // What is known of where it ended says nothing of a later one.

@@ -129,6 +129,10 @@ pub fn list_file(recents: &Recents) -> PathBuf {
 ///
 /// [`VolatileError`]; each list is where it was, and another attempt goes on from there.
 pub fn settle(recents: &mut Recents) -> Result<(), VolatileError> {
+    if recents.has_unreadable_rules() {
+        // Where they should be is not known.
+        return Ok(());
+    }
     let keeping = match (recents.limits().keeping, &recents.places().runtime) {
         // Without a runtime directory nobody can say where they should be.
         (Keeping::Volatile, None) => return Ok(()),
