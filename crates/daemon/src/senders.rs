@@ -47,6 +47,13 @@ impl<T> Senders<T> {
         }
     }
 
+    /// Forgets `sender`: the bus is asked again when it calls again.
+    pub(super) fn forget(&mut self, sender: &str) {
+        if self.known.remove(sender).is_some() {
+            self.oldest_first.retain(|known| known != sender);
+        }
+    }
+
     /// Returns the description of `sender`; `None` while the bus has not answered.
     pub(super) fn identity(&self, sender: &str) -> Option<&Result<T, String>> {
         self.known.get(sender)?.as_ref()

@@ -268,6 +268,35 @@ fn daemon(bus: &Bus) -> Service {
 }
 
 #[test]
+fn the_daemon_of_a_second_session_goes_on_when_the_first_has_ended() {
+    in_time(|| {
+        if !has(&["gdbus"]) {
+            return;
+        }
+        let Some(first) = Bus::start() else { return skip("no bus") };
+        let second = Bus::start_beside(&first, fixture::SharedDirectories::Home).unwrap();
+        let lock = first.dir().join("state/unjank/recents/watcher.lock");
+        let watches = |pid| store::disk::real().lock_holder(&lock).is_some_and(|h| h.pid == pid);
+        let first_daemon = daemon(&first);
+        wait_until("the first watches", || watches(first_daemon.pid()));
+        let second_daemon = daemon(&second);
+        let shown = |bus: &Bus, name: &str| {
+            let list = std::fs::read_to_string(bus.dir().join("data/recently-used.xbel"));
+            list.is_ok_and(|text| text.contains(name))
+        };
+        // What it takes it writes, also while another one watches.
+        let add = |name: &str| assert!(call(&second, "Add", &[&format!("file://{name}"), "{}"]).0);
+        add("/srv/beside");
+        wait_until("it is written", || shown(&second, "/srv/beside"));
+        drop(first_daemon);
+        wait_until("the second watches", || watches(second_daemon.pid()));
+        let path = ["recent", "add", "/srv/by-a-command"];
+        assert!(second.command(UNJANK).args(path).status().unwrap().success());
+        wait_until("it is written", || shown(&second, "/srv/by-a-command"));
+    });
+}
+
+#[test]
 fn what_is_added_while_the_daemon_ends_a_round_is_written_by_the_next() {
     in_time(|| {
         if !has(&["gdbus", "strace"]) {

@@ -98,6 +98,11 @@ impl Callers {
         self.settle(sender, identity);
     }
 
+    /// Forgets `sender`, which could not be identified: files that took too long may be read the next time.
+    pub(super) fn forget(&mut self, sender: &str) {
+        self.known.forget(sender);
+    }
+
     /// Stores an identity.
     pub(super) fn settle(&mut self, sender: &str, identity: Identity) {
         self.known.learn(sender, identity);

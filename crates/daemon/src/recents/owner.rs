@@ -25,6 +25,8 @@ use super::work::{self, FileVersions, Job, RoundResult, Worker};
 
 /// How long the start waits for a writer process that runs without the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a service beside another process that watches looks whether that has ended.
+const WATCHES_AGAIN: Duration = Duration::from_secs(10);
 /// The delay before the next round of writing after a failure; it doubles with each further failure.
 const RETRY: Duration = Duration::from_secs(2);
 /// The longest delay after failures.
@@ -54,6 +56,8 @@ enum Event {
     Done(Option<RoundResult>),
     /// The next round of writing is due.
     Due,
+    /// Another process may have ended that watched.
+    Unwatched,
     Stop,
 }
 
@@ -61,6 +65,8 @@ struct ServiceOwner {
     server: Option<Server>,
     /// Held while this process sees every addition, so that programs need not start a writer.
     watcher: Option<Watcher>,
+    /// When it is tried again to hold it, on the monotonic clock.
+    watches_at: Duration,
     watch: Watch,
     recents: Recents,
     worker: Worker,
@@ -99,6 +105,7 @@ pub(super) fn serve(
         let hub = ServiceOwner {
             server,
             watcher: None,
+            watches_at: Duration::ZERO,
             watch: Watch::new()?,
             recents,
             worker,
@@ -139,7 +146,7 @@ async fn connect(options: &RecentsServiceOptions) -> Option<Server> {
 
 impl ServiceOwner {
     async fn run(mut self, state: &Arc<State>, mut stopped: oneshot::Receiver<()>) {
-        self.start_watching();
+        self.start_watching(PATIENCE);
         loop {
             self.start_due();
             let is_busy = self.due.is_some() || !self.worker.is_idle() || !self.waiting.is_empty();
@@ -159,18 +166,21 @@ impl ServiceOwner {
     }
 
     /// Becomes the process that writes additions, so that programs need not start a writer.
-    fn start_watching(&mut self) {
-        if let Err(error) = self.follow() {
-            tracing::warn!(%error, "cannot watch recent documents");
-            return;
-        }
-        match Watcher::of(&*self.options.disk, &self.options.places, PATIENCE) {
+    fn start_watching(&mut self, patience: Duration) {
+        let watching = self
+            .follow()
+            .and_then(|()| Watcher::of(&*self.options.disk, &self.options.places, patience));
+        self.watches_at = self.options.clock.monotonic() + WATCHES_AGAIN;
+        match watching {
             // Earlier additions may not have been written by anybody.
             Ok(Some(watcher)) => {
                 self.watcher = Some(watcher);
                 self.touch();
             }
-            Ok(None) => tracing::info!("another process watches recent documents"),
+            Ok(None) => tracing::debug!("another process watches recent documents"),
+            Err(error) if patience.is_zero() => {
+                tracing::debug!(%error, "cannot watch recent documents");
+            }
             Err(error) => tracing::warn!(%error, "cannot watch recent documents"),
         }
     }
@@ -199,6 +209,7 @@ impl ServiceOwner {
                 None => std::future::pending().await,
             }
         };
+        let unwatched = tokio::time::sleep(self.watches_at.saturating_sub(now));
         tokio::select! {
             _ = stopped => Event::Stop,
             done = self.worker.next() => Event::Done(done),
@@ -206,6 +217,7 @@ impl ServiceOwner {
             Some((sender, identity)) = self.identified.1.recv() => Event::Identified(sender, identity),
             () = self.watch.next(), if self.watcher.is_some() => Event::Touched,
             () = timer => Event::Due,
+            () = unwatched, if self.watcher.is_none() => Event::Unwatched,
         }
     }
 
@@ -229,11 +241,16 @@ impl ServiceOwner {
                 self.callers.found(&sender, identity);
                 self.settle();
             }
-            Event::Incoming(Incoming::NameLost | Incoming::Closed) => {
+            Event::Incoming(ended @ (Incoming::NameLost | Incoming::Closed)) => {
                 tracing::warn!(name = NAME, "recent documents are not served on the bus any more");
                 self.server = None;
                 self.waiting.clear();
+                if matches!(ended, Incoming::NameLost) {
+                    // Whoever has the name now watches.
+                    self.watcher = None;
+                }
             }
+            Event::Unwatched => self.start_watching(Duration::ZERO),
             // Our own writes cause events, too: they change nothing against `seen`.
             Event::Touched if self.worker.is_idle() => {
                 if self.seen.as_ref() != Some(&FileVersions::now(&mut self.recents)) {
@@ -339,6 +356,7 @@ impl ServiceOwner {
 
     /// Answers the waiting calls whose callers are identified.
     fn settle(&mut self) {
+        let mut unidentified = Vec::new();
         for (reply_to, call) in std::mem::take(&mut self.waiting) {
             match self.callers.identity(reply_to.sender()) {
                 Some(Ok(caller)) => self.answer(reply_to, call, &caller),
@@ -346,9 +364,13 @@ impl ServiceOwner {
                     if let Some(server) = &mut self.server {
                         server.denied(&reply_to, &format!("cannot tell who calls: {why}"));
                     }
+                    unidentified.push(reply_to);
                 }
                 None => self.waiting.push_back((reply_to, call)),
             }
+        }
+        for reply_to in unidentified {
+            self.callers.forget(reply_to.sender());
         }
     }
 
@@ -453,7 +475,13 @@ impl ServiceOwner {
             application,
             at: self.recents.now(),
         };
-        match self.recents.add(&addition) {
+        let added = self.recents.add(&addition);
+        if matches!(added, Ok(AdditionOutcome::Remembered)) && self.watcher.is_none() {
+            // No event of its file comes.
+            self.touch();
+        }
+        let Some(server) = &mut self.server else { return };
+        match added {
             Ok(AdditionOutcome::Remembered) => server.added(reply_to, None),
             Ok(AdditionOutcome::Left(_)) if is_confined => server.added(reply_to, Some(LEFT_OUT)),
             Ok(AdditionOutcome::Left(reason)) => server.added(reply_to, Some(&reason.to_string())),
