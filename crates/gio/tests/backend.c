@@ -100,7 +100,7 @@ static void settle(GSettings *settings)
     }
     while (g_main_context_iteration(NULL, FALSE)) {
     }
-    changed_count = 0;
+    changed_count = fence_count = 0;
 }
 
 /* What every program does with settings. */
@@ -203,11 +203,12 @@ static void test_watches(void)
     first = open_settings();
     settle(first);
     run("dconf write /org/unjank/test/number 22");
-    WAIT_UNTIL(changed_count >= 1);
+    WAIT_UNTIL(g_strcmp0(last_changed, "number") == 0);
     g_assert_cmpint(g_settings_get_int(first, "number"), ==, 22);
     run("dconf write /org/unjank/test/fence -2");
-    WAIT_UNTIL(g_strcmp0(last_changed, "fence") == 0);
-    g_assert_cmpint(changed_count, ==, 2);
+    WAIT_UNTIL(fence_count > 0);
+    /* A signal of the fence before may come late. */
+    g_assert_cmpint(changed_count - fence_count, ==, 1);
     g_object_unref(first);
 }
 

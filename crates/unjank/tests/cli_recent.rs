@@ -275,24 +275,27 @@ fn the_daemon_of_a_second_session_goes_on_when_the_first_has_ended() {
         }
         let Some(first) = Bus::start() else { return skip("no bus") };
         let second = Bus::start_beside(&first, fixture::SharedDirectories::Home).unwrap();
+        // Of one home, in which there is one list.
+        std::fs::remove_dir(second.dir().join("data")).unwrap();
+        std::os::unix::fs::symlink(first.dir().join("data"), second.dir().join("data")).unwrap();
         let lock = first.dir().join("state/unjank/recents/watcher.lock");
         let watches = |pid| store::disk::real().lock_holder(&lock).is_some_and(|h| h.pid == pid);
         let first_daemon = daemon(&first);
         wait_until("the first watches", || watches(first_daemon.pid()));
         let second_daemon = daemon(&second);
-        let shown = |bus: &Bus, name: &str| {
-            let list = std::fs::read_to_string(bus.dir().join("data/recently-used.xbel"));
+        let shown = |name: &str| {
+            let list = std::fs::read_to_string(second.dir().join("data/recently-used.xbel"));
             list.is_ok_and(|text| text.contains(name))
         };
         // What it takes it writes, also while another one watches.
         let add = |name: &str| assert!(call(&second, "Add", &[&format!("file://{name}"), "{}"]).0);
         add("/srv/beside");
-        wait_until("it is written", || shown(&second, "/srv/beside"));
+        wait_until("it is written", || shown("/srv/beside"));
         drop(first_daemon);
         wait_until("the second watches", || watches(second_daemon.pid()));
         let path = ["recent", "add", "/srv/by-a-command"];
         assert!(second.command(UNJANK).args(path).status().unwrap().success());
-        wait_until("it is written", || shown(&second, "/srv/by-a-command"));
+        wait_until("it is written", || shown("/srv/by-a-command"));
     });
 }
 
