@@ -196,23 +196,26 @@ fn sees_functions(report: &TraceReport) -> bool {
 
 impl CheckOutcome {
     fn explained(mut self, report: &TraceReport) -> CheckOutcome {
-        let account = report.main().and_then(|main| main.account.as_ref());
-        let is_of_main = matches!(&*self.rule, "max-main-block" | "max-frames");
-        if is_of_main
-            && !self.seen
-            && let Some(elsewhere) = account.and_then(TimeAccount::elsewhere)
-        {
-            self.text.push_str(&format!("; but {elsewhere}"));
-        } else if !self.seen && report.main().is_some_and(|main| main.account.is_none()) {
-            self.text.push_str("; but what the thread did between its calls was not recorded");
-        } else if let (false, Some(why)) = (self.seen, unseen_calls(report)) {
-            self.text.push_str(&format!("; but not every call was seen ({why})"));
-        } else if !self.seen {
-            self.text.push_str(&format!("; but it was not watched (only: {})", report.watch.calls));
+        if !self.seen {
+            self.text.push_str(&format!("; but {}", self.why_unseen(report)));
         } else if report.watch.lost > 0 && self.kept {
             self.text.push_str(&format!("; {} events were lost", report.watch.lost));
         }
         self
+    }
+
+    /// Returns what keeps a rule from being judged.
+    fn why_unseen(&self, report: &TraceReport) -> String {
+        if matches!(&*self.rule, "max-main-block" | "max-frames") {
+            let account = report.main().and_then(|main| main.account.as_ref());
+            return account.and_then(TimeAccount::elsewhere).unwrap_or_else(|| {
+                "what the thread did between its calls was not recorded".to_owned()
+            });
+        }
+        match unseen_calls(report) {
+            Some(why) => format!("not every call was seen ({why})"),
+            None => format!("it was not watched (only: {})", report.watch.calls),
+        }
     }
 }
 
@@ -305,7 +308,9 @@ mod tests {
         sampled.watch.backend = "peek".to_owned();
         let mut foreign = report();
         foreign.watch.notes.push("3 32-bit calls were not recorded.".to_owned());
-        for report in [sampled, foreign] {
+        let mut left = report();
+        (left.watch.lost, left.watch.not_counted) = (3, 3);
+        for report in [sampled, foreign, left] {
             for rule in ["syncfs=0", "fdatasync=1000"].map(|rule| CheckRule::count(rule).unwrap()) {
                 let outcome = rule.check(&report);
                 assert!(!outcome.kept && !outcome.seen, "{outcome:?}");
@@ -316,6 +321,14 @@ mod tests {
             // Stalls are measured beside the backend.
             assert!(CheckRule::main_block("10s").unwrap().check(&report).kept);
         }
+    }
+
+    #[test]
+    fn what_was_lost_of_slow_calls_alone_is_in_the_sums() {
+        let mut report = report();
+        report.watch.lost = 3;
+        let outcome = CheckRule::count("syncfs=0").unwrap().check(&report);
+        assert!(outcome.kept && outcome.text.ends_with("; 3 events were lost"), "{outcome:?}");
     }
 
     #[test]

@@ -233,6 +233,10 @@ pub(crate) fn unseen_calls(report: &TraceReport) -> Option<String> {
     if report.watch.backend == "peek" {
         return Some("backend: peek samples, so that not every wait is seen".to_owned());
     }
+    if report.watch.not_counted > 0 {
+        let count = report.watch.not_counted;
+        return Some(format!("not counted: {count} calls, or processes with all their calls"));
+    }
     let foreign = report.watch.notes.iter().find(|note| note.contains("32-bit calls"))?;
     Some(format!("32-bit: {foreign}"))
 }
@@ -241,8 +245,9 @@ pub(crate) fn unseen_calls(report: &TraceReport) -> Option<String> {
 pub(super) fn blind_spots(report: &TraceReport) -> Vec<String> {
     let mut spots = Vec::new();
     spots.extend(unseen_calls(report));
-    if report.watch.lost > 0 {
-        spots.push(format!("lost: {} events of the recording were lost", report.watch.lost));
+    let lost = report.watch.lost.saturating_sub(report.watch.not_counted);
+    if lost > 0 {
+        spots.push(format!("lost: {lost} events of the recording were lost"));
     }
     if report.slow_left_out > 0 {
         let count = report.slow_left_out;

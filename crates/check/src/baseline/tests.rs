@@ -155,6 +155,9 @@ fn what_could_not_be_seen_is_no_all_clear() {
     };
     change("backend", |report| report.watch.backend = "peek".to_owned());
     change("lost", |report| report.watch.lost = 1);
+    change("not counted", |report| {
+        (report.watch.lost, report.watch.not_counted) = (1, 1);
+    });
     change("left out", |report| report.slow_left_out = 1);
     change("32-bit", |report| report.watch.notes.push("3 32-bit calls were not recorded.".into()));
     change("main thread", |report| report.main_thread = None);

@@ -104,6 +104,7 @@ impl TraceRecorder {
                 marks: Vec::new(),
                 slow_dropped: 0,
                 lost: 0,
+                not_counted: 0,
                 stolen_ns: 0,
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),

@@ -216,6 +216,7 @@ fn watch(recording: &Recording, unnamed_rests_ns: u64) -> RecordingMethod {
         bias_spread_ns: recording.bias.spread_ns,
         notes,
         lost: recording.lost,
+        not_counted: recording.not_counted,
         stolen_ns: recording.stolen_ns,
     }
 }

@@ -106,6 +106,9 @@ pub struct RecordingMethod {
     pub notes: Vec<String>,
     /// Events that were lost.
     pub lost: u64,
+    /// Those of them that are in no sum: calls that were not counted, and processes of which not all calls were recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_counted: u64,
     /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together, in nanoseconds.
     #[serde(default)]
     pub stolen_ns: u64,

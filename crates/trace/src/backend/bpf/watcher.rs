@@ -347,11 +347,7 @@ impl<'a> Watcher<'a> {
         for (number, error, count) in errors {
             *recording.errors.entry((number, error)).or_default() += count;
         }
-        // A check of what was not recorded must not pass.
-        let left = faults.left_with_other_rights;
-        recording.lost = faults.lost_calls + faults.lost_lives + faults.not_counted + left;
-        recording.unseen.extend(super::notes::of_other_rights(left));
-        recording.notes.extend(super::notes::of(&faults));
+        super::notes::tell_losses(recording, &faults);
         Ok(self.time.finish(self.model.recorder, length_ns))
     }
 
