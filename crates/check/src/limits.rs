@@ -307,7 +307,7 @@ mod tests {
         let mut sampled = report();
         sampled.watch.backend = "peek".to_owned();
         let mut foreign = report();
-        foreign.watch.notes.push("3 32-bit calls were not recorded.".to_owned());
+        foreign.watch.foreign_calls = 3;
         let mut left = report();
         (left.watch.lost, left.watch.not_counted) = (3, 3);
         for report in [sampled, foreign, left] {

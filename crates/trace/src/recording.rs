@@ -272,6 +272,8 @@ pub struct Recording {
     pub lost: u64,
     /// Those of them that are in no sum: calls that were not counted, and processes of which not all calls were recorded.
     pub not_counted: u64,
+    /// 32-bit calls, and programs that make such, which no backend records.
+    pub foreign_calls: u64,
     /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together.
     pub stolen_ns: u64,
     /// What main threads did with their time, by thread.

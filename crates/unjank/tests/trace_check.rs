@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::fixture::skip;
 use serde_json::Value;
 
 /// Syncs its settings at the start, marks two phases, and does in the second what it is told.
@@ -337,4 +338,40 @@ fn a_limit_is_not_kept_by_a_backend_that_samples() {
         .unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.code() == Some(1) && told.contains("fsync was called"), "{told}");
+}
+
+/// Syncs in 32-bit code, whose numbers of calls are others; it has no library, which may be missing for such code.
+const SOURCE_32: &str = r#"
+__attribute__((noreturn)) void _start(void) {
+    int result;
+    __asm__ volatile("int $0x80" : "=a"(result) : "a"(118), "b"(1));
+    __asm__ volatile("int $0x80" : : "a"(1), "b"(0));
+    __builtin_unreachable();
+}
+"#;
+
+#[test]
+fn a_limit_is_not_kept_where_a_program_made_32_bit_calls_whatever_the_backend() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("sync32.c"), SOURCE_32).unwrap();
+    let built = Command::new("gcc")
+        .args(["-m32", "-static", "-nostdlib", "-fno-pie", "-no-pie", "-fno-stack-protector"])
+        .args(["-o", "sync32", "sync32.c"])
+        .current_dir(dir.path())
+        .status();
+    let runs = Command::new(dir.path().join("sync32")).status();
+    if !built.unwrap().success() || !runs.is_ok_and(|status| status.success()) {
+        return skip("this machine builds or runs no 32-bit programs");
+    }
+    for backend in [&[][..], &["--backend", "seccomp"], &["--backend", "ptrace"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_unjank"))
+            .args(["trace", "check", "--max", "fsync=0"])
+            .args(backend)
+            .args(["--", "./sync32"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.code() == Some(1) && told.contains("(32-bit: "), "{output:?}");
+    }
 }

@@ -237,8 +237,9 @@ pub(crate) fn unseen_calls(report: &TraceReport) -> Option<String> {
         let count = report.watch.not_counted;
         return Some(format!("not counted: {count} calls, or processes with all their calls"));
     }
-    let foreign = report.watch.notes.iter().find(|note| note.contains("32-bit calls"))?;
-    Some(format!("32-bit: {foreign}"))
+    let foreign = report.watch.foreign_calls;
+    (foreign > 0)
+        .then(|| format!("32-bit: {foreign} calls, or programs with all theirs, were not recorded"))
 }
 
 /// Returns what hides an answer: what was lost, not watched, not explained, or never came.

@@ -159,7 +159,7 @@ fn what_could_not_be_seen_is_no_all_clear() {
         (report.watch.lost, report.watch.not_counted) = (1, 1);
     });
     change("left out", |report| report.slow_left_out = 1);
-    change("32-bit", |report| report.watch.notes.push("3 32-bit calls were not recorded.".into()));
+    change("32-bit", |report| report.watch.foreign_calls = 3);
     change("main thread", |report| report.main_thread = None);
     change("program", |report| report.processes[0].executable = "/usr/bin/other".to_owned());
     change("calls", |report| report.watch.calls = "sync".to_owned());

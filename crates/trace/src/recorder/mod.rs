@@ -105,6 +105,7 @@ impl TraceRecorder {
                 slow_dropped: 0,
                 lost: 0,
                 not_counted: 0,
+                foreign_calls: 0,
                 stolen_ns: 0,
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),

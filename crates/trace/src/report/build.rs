@@ -217,6 +217,7 @@ fn watch(recording: &Recording, unnamed_rests_ns: u64) -> RecordingMethod {
         notes,
         lost: recording.lost,
         not_counted: recording.not_counted,
+        foreign_calls: recording.foreign_calls,
         stolen_ns: recording.stolen_ns,
     }
 }

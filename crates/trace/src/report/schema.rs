@@ -109,6 +109,9 @@ pub struct RecordingMethod {
     /// Those of them that are in no sum: calls that were not counted, and processes of which not all calls were recorded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_counted: u64,
+    /// 32-bit calls, and programs that make such, which were not recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub foreign_calls: u64,
     /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together, in nanoseconds.
     #[serde(default)]
     pub stolen_ns: u64,

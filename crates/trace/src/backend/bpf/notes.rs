@@ -8,6 +8,7 @@ pub(super) fn tell_losses(recording: &mut Recording, faults: &LossCounters) {
     let left = faults.left_with_other_rights;
     recording.not_counted += faults.not_counted + faults.processes_left_out + left;
     recording.lost += faults.lost_calls + faults.lost_lives + recording.not_counted;
+    recording.foreign_calls += faults.other_numbers;
     recording.unseen.extend(of_other_rights(left));
     recording.notes.extend(of(faults));
 }
@@ -30,7 +31,7 @@ fn of(faults: &LossCounters) -> Vec<String> {
             "calls were counted without their thread, for there were too many threads",
         ),
         (faults.not_counted, "calls were not counted, for want of memory"),
-        (faults.other_numbers, "calls of 32-bit code were not counted"),
+        (faults.other_numbers, "32-bit calls were not recorded"),
         (faults.processes_left_out, "processes were not watched, for there were too many"),
         (
             faults.lost_messages,
@@ -69,6 +70,16 @@ mod tests {
         recorder.recording().lost = 1;
         tell_losses(recorder.recording(), &faults);
         (recorder.recording().lost, recorder.recording().not_counted)
+    }
+
+    #[test]
+    fn calls_of_32_bit_code_are_a_number_for_checks_and_a_sentence_for_people() {
+        let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), SystemTime::UNIX_EPOCH);
+        let faults = LossCounters { other_numbers: 3, ..LossCounters::default() };
+        tell_losses(recorder.recording(), &faults);
+        assert_eq!(recorder.recording().foreign_calls, 3);
+        let notes = recorder.recording().notes.join("\n");
+        assert!(notes.contains("3 32-bit calls were not recorded."), "{notes}");
     }
 
     #[test]

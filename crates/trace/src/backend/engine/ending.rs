@@ -57,7 +57,9 @@ impl Engine<'_> {
         if self.foreign_calls > 0 {
             notes.push(format!("{} 32-bit calls were not recorded.", self.foreign_calls));
         }
-        self.recorder.recording().notes.append(&mut notes);
+        let recording = self.recorder.recording();
+        recording.foreign_calls += self.foreign_programs + self.foreign_calls;
+        recording.notes.append(&mut notes);
     }
 
     /// Records the unfinished calls that are already slow, with their stacks.
