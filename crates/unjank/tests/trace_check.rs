@@ -375,3 +375,37 @@ fn a_limit_is_not_kept_where_a_program_made_32_bit_calls_whatever_the_backend() 
         assert!(output.status.code() == Some(1) && told.contains("(32-bit: "), "{output:?}");
     }
 }
+
+#[test]
+fn a_check_that_fails_says_so_by_its_status_and_its_files_when_nobody_reads_its_output() {
+    let project = Project::new();
+    let check = |options: &[&str], closes_stderr: bool| {
+        let closed = || std::io::pipe().unwrap().1;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unjank"));
+        command.args(["trace", "check", "--max", "fsync=0"]).args(options).args(["--", "./app"]);
+        command.current_dir(project.path());
+        if closes_stderr {
+            command.stderr(closed());
+        } else {
+            command.stdout(closed());
+        }
+        command.output().unwrap()
+    };
+    for options in [&[][..], &["--json"], &["--annotations", "gitlab"]] {
+        let results = ["--junit", "u.xml", "--sarif", "u.sarif"];
+        let output = check(&[options, &results].concat(), false);
+        assert_eq!(output.status.code(), Some(1), "{options:?}: {output:?}");
+        for name in ["u.xml", "u.sarif"] {
+            assert!(project.read(name).contains("fsync was called"), "{options:?}: {name}");
+            fs::remove_file(project.path().join(name)).unwrap();
+        }
+    }
+    // Who reads the annotations gets them, whoever reads the rest.
+    let output = check(&["--annotations", "github"], true);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(1) && told.contains("::error "), "{output:?}");
+    // A result that nobody takes is an error, as one that cannot be written.
+    let output = check(&["--junit", "/dev/stdout"], false);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("/dev/stdout"), "{output:?}");
+}

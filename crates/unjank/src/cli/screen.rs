@@ -126,6 +126,14 @@ impl Write for Output {
     }
 }
 
+/// Writes the text of a verdict; this stays what it is if the reader closes the output early.
+pub(crate) fn tell(mut out: Output, text: &str) -> Result<(), Error> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => Ok(told?),
+    }
+}
+
 /// Writes a sentence that may hold text of others: it stays one line, whatever is in it.
 macro_rules! sayln {
     ($out:expr, $($text:tt)*) => {

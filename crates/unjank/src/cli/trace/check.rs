@@ -1,7 +1,6 @@
 //! `unjank trace check`: whether a program keeps to its limits and its baseline, as an exit status for a test run.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use check::baseline::{self, Baseline, BaselineJudgement, BaselineRules, UserPlaces};
@@ -24,7 +23,8 @@ use crate::error::{Error, FailureCategory, Verdict};
 impl From<ResultFileError> for Error {
     fn from(error: ResultFileError) -> Error {
         let what = format!("write {}", error.path.display());
-        let told = Error::new(FailureCategory::User, what).because(error.source);
+        // Its text alone: a result whose reader is gone is missing, which closed output is not.
+        let told = Error::new(FailureCategory::User, what).because_of(&error.source);
         if error.is_needed { told.hint("name another file for the result") } else { told }
     }
 }
@@ -219,9 +219,7 @@ impl Check {
         store::publish::publish(&*store::disk::real(), path, text.as_bytes())
             .map_err(|error| cannot().because(error))?;
         drop(lock);
-        let mut stdout = screen::stdout();
-        stdout.write_all(output::changes(&updated.changes, screen::paint()).as_bytes())?;
-        stdout.flush()?;
+        screen::tell(screen::stdout(), &output::changes(&updated.changes, screen::paint()))?;
         Ok(Verdict::Yes)
     }
 
@@ -263,20 +261,18 @@ impl Check {
             None if self.json => output::json(&document).map_err(internal)?,
             None => String::new(),
         };
-        let mut out = if self.annotations.is_none() { screen::stdout() } else { screen::stderr() };
-        if !self.json {
-            out.write_all(output::text(&document, screen::paint()).as_bytes())?;
-            out.flush()?;
-        }
-        let mut stdout = screen::json();
-        stdout.write_all(data.as_bytes())?;
-        stdout.flush()?;
         if let Some(file) = results.junit {
             file.write(&output::junit(&document))?;
         }
         if let Some(file) = results.sarif {
             file.write(&output::sarif(&document).map_err(internal)?)?;
         }
+        if !self.json {
+            let is_data = self.annotations.is_some();
+            let out = if is_data { screen::stderr() } else { screen::stdout() };
+            screen::tell(out, &output::text(&document, screen::paint()))?;
+        }
+        screen::tell(screen::json(), &data)?;
         Ok(if document.is_kept() { Verdict::Yes } else { Verdict::No })
     }
 
