@@ -7,6 +7,7 @@
 pub mod ab;
 pub mod baseline;
 pub mod compare;
+mod ending;
 #[cfg(test)]
 mod example;
 pub mod limits;

@@ -9,6 +9,7 @@ use trace::report::verdict::{block_text, frames_of, time};
 use trace::syscall_set::Set;
 
 use super::baseline::unseen_calls;
+use super::ending;
 
 /// A limit for a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct CheckRuleError {
 pub struct CheckOutcome {
     /// Whether the report keeps it.
     pub kept: bool,
-    /// Whether the calls of the rule were recorded; if not, the rule counts as broken.
+    /// Whether what the rule is about was recorded, of a program that came to its end; if not, the rule counts as broken.
     pub seen: bool,
     /// The limit without its value: `max fsync`.
     pub rule: String,
@@ -118,11 +119,10 @@ impl CheckRule {
     pub fn check(&self, report: &TraceReport) -> CheckOutcome {
         let kind = |call: &str| report.calls.iter().find(|kind| kind.name == call);
         let was_watched = |call: &str| watched(report, call) && unseen_calls(report).is_none();
-        let outcome = |kept: bool, seen: bool, text: String| CheckOutcome {
-            kept: kept && seen,
-            seen,
-            rule: self.name(),
-            text,
+        let ended_otherwise = ending_fault(report).is_some();
+        let outcome = |kept: bool, seen: bool, text: String| {
+            let seen = seen && !ended_otherwise;
+            CheckOutcome { kept: kept && seen, seen, rule: self.name(), text }
         };
         match self {
             CheckRule::MainBlock(most) => {
@@ -206,6 +206,9 @@ impl CheckOutcome {
 
     /// Returns what keeps a rule from being judged.
     fn why_unseen(&self, report: &TraceReport) -> String {
+        if let Some(fault) = ending_fault(report) {
+            return fault;
+        }
         if matches!(&*self.rule, "max-main-block" | "max-frames") {
             let account = report.main().and_then(|main| main.account.as_ref());
             return account.and_then(TimeAccount::elsewhere).unwrap_or_else(|| {
@@ -217,6 +220,11 @@ impl CheckOutcome {
             None => format!("it was not watched (only: {})", report.watch.calls),
         }
     }
+}
+
+/// Returns why a program did not end as one that shows all that it does, if so.
+fn ending_fault(report: &TraceReport) -> Option<String> {
+    ending::failure(report).or_else(|| ending::runs_still(report))
 }
 
 /// Returns whether the recording covers a call.
@@ -329,6 +337,20 @@ mod tests {
         report.watch.lost = 3;
         let outcome = CheckRule::count("syncfs=0").unwrap().check(&report);
         assert!(outcome.kept && outcome.text.ends_with("; 3 events were lost"), "{outcome:?}");
+    }
+
+    #[test]
+    fn no_limit_is_kept_by_a_program_that_crashed_or_may_run_still() {
+        let mut crashed = report();
+        let main = crashed.main().unwrap().process;
+        let process = crashed.processes.iter_mut().find(|process| process.id == main).unwrap();
+        process.exit = Some("signal 11".to_owned());
+        for rule in [CheckRule::count("syncfs=0").unwrap(), CheckRule::main_block("10s").unwrap()] {
+            assert!(rule.check(&report()).kept);
+            let outcome = rule.check(&crashed);
+            let is_told = outcome.text.ends_with("; but kde-open5 was ended by SIGSEGV");
+            assert!(!outcome.kept && !outcome.seen && is_told, "{outcome:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde_json::Value;
 /// is looked at on a busy machine, too.
 const SOURCE: &str = r#"
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,6 +43,8 @@ int main(int count, char **words) {
     if (is_planted) planted_sync();
     access("/unjank-mark/quit", F_OK);
     usleep(300 * 1000);
+    if (count > 1 && !strcmp(words[1], "crash")) raise(SIGSEGV);
+    if (count > 1 && !strcmp(words[1], "term")) raise(SIGTERM);
     return 0;
 }
 "#;
@@ -118,7 +121,7 @@ fn a_planted_sync_fails_with_its_file_its_line_and_its_function() {
     let place = &result["locations"][0];
     assert_eq!(place["physicalLocation"]["artifactLocation"]["uri"], "app.c");
     let line = place["physicalLocation"]["region"]["startLine"].as_u64().unwrap();
-    assert!((16..=17).contains(&line), "{place}");
+    assert!((17..=18).contains(&line), "{place}");
     assert!(commands.contains(&format!("::error file=app.c,line={line},title=")), "{commands}");
     let stack = result["stacks"][0]["frames"].to_string();
     assert!(stack.contains("planted_sync"), "{stack}");
@@ -408,4 +411,43 @@ fn a_check_that_fails_says_so_by_its_status_and_its_files_when_nobody_reads_its_
     let output = check(&["--junit", "/dev/stdout"], false);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("/dev/stdout"), "{output:?}");
+}
+
+#[test]
+fn a_program_that_crashes_keeps_nothing_whatever_the_script_around_it_says() {
+    let project = Project::new();
+    let script = |how: &str| ["sh".to_owned(), "-c".to_owned(), format!("./app {how}; exit 0")];
+    let check = |options: &[&str], command: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_unjank"))
+            .args(["trace", "check"])
+            .args(options)
+            .args(command)
+            .current_dir(project.path())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    };
+    let update = ["--baseline", "app.baseline", "--update-baseline", "--runs", "1", "--"];
+    let [crash, term] = ["crash", "term"].map(script);
+    let [crash, term] = [&crash, &term].map(|words| words.each_ref().map(String::as_str));
+    let (status, said) = check(&update, &crash);
+    assert!(status == 2 && said.contains("app was ended by SIGSEGV"), "{status} {said}");
+    assert_eq!(check(&update, &term).0, 0, "a script may end the program by a signal");
+    let limit = ["--max", "syncfs=0", "--"];
+    let baseline = ["--baseline", "app.baseline", "--"];
+    for options in [&limit, &baseline] {
+        let (status, said) = check(options, &crash);
+        assert!(status == 1 && said.contains("app was ended by SIGSEGV"), "{status} {said}");
+    }
+    assert_eq!(check(&limit, &term).0, 0);
+    // Nor does the report of a program that crashed.
+    let record = Command::new(env!("CARGO_BIN_EXE_unjank"))
+        .args(["trace", "-o", "r.html", "--", "./app", "crash"])
+        .current_dir(project.path())
+        .output()
+        .unwrap();
+    assert!(project.path().join("r.html").exists(), "{record:?}");
+    let (status, said) = check(&["--max", "syncfs=0"], &["r.html"]);
+    assert!(status == 1 && said.contains("app was ended by SIGSEGV"), "{status} {said}");
 }

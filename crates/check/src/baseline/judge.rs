@@ -13,6 +13,7 @@ use super::lines::LineIndex;
 use super::phases::ProgramPhases;
 use super::places::UserPlaces;
 use super::waits::{FoundWait, MainThreadWaits, WaitKey};
+use crate::ending;
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -72,7 +73,7 @@ pub struct CheckFinding {
     /// The line of the baseline, from 1, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Whether chance cannot have made it: a sync was called, whatever the machine did meanwhile.
+    /// Whether no further run can excuse it: a sync was called, whatever the machine did meanwhile, or the program crashed.
     pub is_certain: bool,
 }
 
@@ -242,10 +243,11 @@ pub(crate) fn unseen_calls(report: &TraceReport) -> Option<String> {
         .then(|| format!("32-bit: {foreign} calls, or programs with all theirs, were not recorded"))
 }
 
-/// Returns what hides an answer: what was lost, not watched, not explained, or never came.
+/// Returns what hides an answer, and might not in another run: what was lost, not watched, not explained, or never came.
 pub(super) fn blind_spots(report: &TraceReport) -> Vec<String> {
     let mut spots = Vec::new();
     spots.extend(unseen_calls(report));
+    spots.extend(ending::runs_still(report).map(|why| format!("end: {why}")));
     let lost = report.watch.lost.saturating_sub(report.watch.not_counted);
     if lost > 0 {
         spots.push(format!("lost: {lost} events of the recording were lost"));
@@ -336,7 +338,13 @@ fn not_judged(
     let unknown =
         names.iter().filter(|name| !baseline.phases.iter().any(|phase| phase.phase == **name));
     spots.extend(unknown.map(|name| format!("phase {name}: the baseline does not have it")));
-    spots.into_iter().map(|text| CheckFinding::new(FindingKind::NotJudged, text)).collect()
+    let findings = spots.into_iter().map(|text| CheckFinding::new(FindingKind::NotJudged, text));
+    // A program that crashes now and then is not well if it does not the next time.
+    let failed = ending::failure(report).map(|why| CheckFinding {
+        is_certain: true,
+        ..CheckFinding::new(FindingKind::NotJudged, format!("failed: {why}"))
+    });
+    findings.chain(failed).collect()
 }
 
 /// Returns whether one set of calls holds all of another one.

@@ -158,6 +158,11 @@ fn what_could_not_be_seen_is_no_all_clear() {
     change("not counted", |report| {
         (report.watch.lost, report.watch.not_counted) = (1, 1);
     });
+    change("end: editor was not seen to end", |report| {
+        let shell = trace::report::schema::ProcessRow { id: 5, ..report.processes[0].clone() };
+        (report.processes[0].parent, report.processes[0].end_ns) = (Some(5), None);
+        report.processes.push(shell);
+    });
     change("left out", |report| report.slow_left_out = 1);
     change("32-bit", |report| report.watch.foreign_calls = 3);
     change("main thread", |report| report.main_thread = None);
@@ -261,6 +266,35 @@ fn a_run_that_saw_everything_answers_for_a_blind_one_and_blind_runs_never_pass()
     assert!(!judgement.is_kept() && asked == 2, "{judgement:?}");
     // A blind run says nothing against what one that sees has found.
     assert!(!confirmed(vec![slow(), lost(), slow()]).0.is_kept());
+}
+
+#[test]
+fn a_crash_is_neither_excused_by_a_further_run_nor_in_a_baseline() {
+    let baseline = baseline(&[&[SAVE, REST]]);
+    let crashed = || {
+        let mut report = traced(&[SAVE, REST]);
+        report.processes[0].exit = Some("signal 11".to_owned());
+        report
+    };
+    let of = |report: &TraceReport| judge(report, &baseline, &places(), None);
+    let (calm, slow) = (|| of(&traced(&[SAVE, REST])), || of(&traced(&[SAVE, READ, REST])));
+    let fails = |judgement: &BaselineJudgement| {
+        let texts = judgement.findings.iter().filter(|finding| finding.kind.fails());
+        let texts: Vec<&str> = texts.map(|finding| &*finding.text).collect();
+        assert_eq!(texts, ["failed: editor was ended by SIGSEGV"]);
+    };
+    let (judgement, asked) = confirmed(vec![of(&crashed())]);
+    assert_eq!(asked, 0);
+    fails(&judgement);
+    // Nor does it matter in which run it comes.
+    fails(&confirmed(vec![slow(), of(&crashed()), calm(), calm()]).0);
+    let error = update(&[(None, crashed())], None, &places(), BaselineRules::default());
+    let why = error.unwrap_err().to_string();
+    assert_eq!(why, "run 1 cannot be in a baseline: editor was ended by SIGSEGV");
+    // A script may end the program by a signal.
+    let mut ended = traced(&[SAVE, REST]);
+    ended.processes[0].exit = Some("signal 15".to_owned());
+    assert!(of(&ended).is_kept());
 }
 
 #[test]

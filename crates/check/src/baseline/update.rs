@@ -11,6 +11,7 @@ use super::lines::LineIndex;
 use super::phases::ProgramPhases;
 use super::places::UserPlaces;
 use super::waits::{FoundWait, MainThreadWaits, WaitKey};
+use crate::ending;
 
 /// Why runs do not make a baseline.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -114,7 +115,9 @@ pub fn update(
     let mut keys = BTreeSet::new();
     let mut found_in_runs = Vec::new();
     for (number, (window_ns, report)) in (1..).zip(runs) {
-        if let Some(why) = blind_spots(report).into_iter().next() {
+        if let Some(why) =
+            ending::failure(report).or_else(|| blind_spots(report).into_iter().next())
+        {
             return Err(UpdateError::Blind { run: number, why });
         }
         if program(report) != header.program {
