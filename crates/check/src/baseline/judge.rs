@@ -73,6 +73,9 @@ pub struct CheckFinding {
     /// The line of the baseline, from 1, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
+    /// What that line allows: in each run another of its waits may be the longest.
+    #[serde(skip)]
+    pub allowed: Option<WaitKey>,
     /// Whether no further run can excuse it: a sync was called, whatever the machine did meanwhile, or the program crashed.
     pub is_certain: bool,
 }
@@ -81,19 +84,27 @@ impl CheckFinding {
     /// Makes a finding that is about no wait.
     #[must_use]
     pub fn new(kind: FindingKind, text: String) -> CheckFinding {
-        CheckFinding { kind, text, wait: None, line: None, is_certain: false }
+        CheckFinding { kind, text, wait: None, line: None, allowed: None, is_certain: false }
     }
 
     /// Returns what stays the same in the next run: what two findings about the same thing share.
     #[must_use]
     pub fn identity(&self) -> (FindingKind, WaitKey) {
-        let key = self.wait.as_ref().map(|wait| wait.key.clone());
+        let of_wait = || self.wait.as_ref().map(|wait| wait.key.clone());
+        let key = self.allowed.clone().or_else(of_wait);
         // What is about no wait is known by its first words.
         let words = || WaitKey {
             phase: self.text.split(':').next().unwrap_or_default().to_owned(),
             ..WaitKey::default()
         };
         (self.kind, key.unwrap_or_else(words))
+    }
+
+    /// Returns whether a finding of another run is about the same thing, of which one of them may have seen less.
+    fn is_confirmed_by(&self, other: &CheckFinding) -> bool {
+        let ((kind, key), (of_other, other_key)) = (self.identity(), other.identity());
+        let agrees = key == other_key || kind == FindingKind::NewWait && key.fits(&other_key);
+        kind == of_other && agrees
     }
 }
 
@@ -200,7 +211,7 @@ pub fn confirm<E>(
         };
         let answers = !is_blind(&base) && !is_blind(&other);
         let is_in = |findings: &[CheckFinding], wanted: &CheckFinding| {
-            findings.iter().any(|finding| finding.identity() == wanted.identity())
+            findings.iter().any(|finding| finding.is_confirmed_by(wanted))
         };
         let (allowed, mut findings) = (base.allowed, Vec::new());
         for finding in base.findings {
@@ -368,6 +379,7 @@ fn line_finding(
     let finding = |kind: FindingKind, text: String, is_certain: bool| CheckFinding {
         wait: first.clone(),
         line: (line.line > 0).then_some(line.line),
+        allowed: Some(line.key()),
         is_certain,
         ..CheckFinding::new(kind, text)
     };

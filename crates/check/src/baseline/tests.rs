@@ -248,6 +248,41 @@ fn chance_does_not_come_again_and_a_sync_needs_not_to() {
 }
 
 #[test]
+fn a_line_that_takes_too_long_in_each_run_is_confirmed_whichever_of_its_waits_was_the_longest() {
+    let read = |name: &str, seconds: &str| {
+        format!("100.200000 read(4</home/ana/docs/{name}.txt>, \"\", 9) = 9 <{seconds}>")
+    };
+    let of = |name: &str, seconds: &str| {
+        let line = read(name, seconds);
+        traced(&[SAVE, (line.as_str(), &["load", "main"]), REST])
+    };
+    let runs = [(None, of("a", "0.020000"))];
+    let mut made = update(&runs, None, &places(), BaselineRules::default()).unwrap().baseline;
+    made.waits.iter_mut().find(|line| line.call == "read").unwrap().path = "~/docs/*".to_owned();
+    let wide = Baseline::read(made.render().as_bytes()).unwrap();
+    let judged = |name: &str| judge(&of(name, "0.900000"), &wide, &places(), None);
+    assert_eq!(judged("a").findings[0].kind, FindingKind::LongerWait);
+    let (judgement, asked) = confirmed(vec![judged("a"), judged("b"), judged("c")]);
+    assert!(!judgement.is_kept() && asked == 2, "{judgement:?}");
+    assert_eq!(judgement.findings.len(), 1, "{judgement:?}");
+    assert_eq!(judged("a").findings[0].identity(), judged("b").findings[0].identity());
+}
+
+#[test]
+fn a_new_wait_is_confirmed_by_a_run_in_which_less_was_seen_of_it() {
+    let baseline = baseline(&[&[SAVE, REST]]);
+    let of = |lines: &[(&str, &[&str])]| judge(&traced(lines), &baseline, &places(), None);
+    let bare: (&str, &[&str]) = (READ.0, &[]);
+    let (judgement, _) =
+        confirmed(vec![of(&[SAVE, READ, REST]), of(&[SAVE, bare, REST]), of(&[SAVE, READ, REST])]);
+    assert!(!judgement.is_kept(), "{judgement:?}");
+    // Another function is another wait.
+    let other: (&str, &[&str]) = (READ.0, &["scan"]);
+    let (judgement, _) = confirmed(vec![of(&[SAVE, READ, REST]), of(&[SAVE, other, REST])]);
+    assert!(judgement.is_kept(), "{judgement:?}");
+}
+
+#[test]
 fn a_run_that_saw_everything_answers_for_a_blind_one_and_blind_runs_never_pass() {
     let baseline = baseline(&[&[SAVE, REST]]);
     let of = |lines: &[(&str, &[&str])]| judge(&traced(lines), &baseline, &places(), None);

@@ -24,6 +24,16 @@ pub struct WaitKey {
     pub function: String,
 }
 
+impl WaitKey {
+    /// Returns whether both may be of one wait: what was not seen of it cannot speak against that.
+    pub(super) fn fits(&self, other: &WaitKey) -> bool {
+        let agree = |one: &str, other: &str| one == other || one.is_empty() || other.is_empty();
+        (&self.phase, &self.call) == (&other.phase, &other.call)
+            && agree(&self.path, &other.path)
+            && agree(&self.function, &other.function)
+    }
+}
+
 /// A place in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourcePlace {
