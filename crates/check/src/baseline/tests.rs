@@ -110,6 +110,65 @@ fn a_wait_that_is_gone_does_not_fail_and_an_update_takes_its_line_away() {
 }
 
 #[test]
+fn an_update_says_what_it_allows_more_and_less_also_where_only_times_differ() {
+    let report = |seconds: &str, life_ns: u64| {
+        let line = READ.0.replace("0.030000", seconds);
+        let mut report = traced(&[SAVE, (line.as_str(), READ.1), REST]);
+        report.threads[0].end_ns = Some(life_ns);
+        report
+    };
+    let made = |report: TraceReport, old: Option<&Baseline>| {
+        update(&[(None, report)], old, &places(), BaselineRules::default()).unwrap()
+    };
+    let [short, long] = [("0.030000", 9_000_000_000), ("0.900000", 60_000_000_000)];
+    let first = made(report(short.0, short.1), None).baseline;
+    let second = made(report(long.0, long.1), Some(&first));
+    let name = "start: read of /usr/lib/libfoo.so.* by load";
+    assert_eq!(
+        second.changes,
+        [
+            BaselineChange::Raised(format!("{name}: 900 ms, before 30.0 ms")),
+            BaselineChange::Raised(
+                "time that is not explained: 1.00 min, before 9.00 s".to_owned()
+            ),
+        ]
+    );
+    let third = made(report(short.0, short.1), Some(&second.baseline));
+    assert_eq!(third.changes.len(), 2, "{:?}", third.changes);
+    let lowered = BaselineChange::Lowered(format!("{name}: 30.0 ms, before 900 ms"));
+    assert_eq!(third.changes[0], lowered);
+    // What a check would pass over is not told.
+    assert_eq!(made(report("0.040000", short.1), Some(&first)).changes, []);
+}
+
+#[test]
+fn an_update_says_how_often_a_sync_comes_and_what_short_waits_take() {
+    let old = baseline(&[&[SAVE, REST]]);
+    let short: Vec<String> = (0..25)
+        .map(|at| {
+            let name = "abcdefghijklmnopqrstuvwxyz".split_at(at + 1).0;
+            format!("100.{:06} read(4</usr/share/{name}/a>, \"\", 9) = 9 <0.003000>", at * 3500)
+        })
+        .collect();
+    let mut lines = vec![SAVE, SAVE];
+    lines.splice(0..0, short.iter().map(|line| (line.as_str(), &[][..])));
+    lines.push(REST);
+    let changes = made(&[&lines], Some(&old)).changes;
+    assert_eq!(
+        changes,
+        [
+            BaselineChange::Raised(
+                "start: fsync of $XDG_CONFIG_HOME/editor/session by save: 2 times, before 1"
+                    .to_owned()
+            ),
+            BaselineChange::Raised(
+                "short waits of the phase start: 75.0 ms, before 0 ns".to_owned()
+            ),
+        ]
+    );
+}
+
+#[test]
 fn reasons_and_patterns_of_a_person_survive_an_update() {
     let mut old = baseline(&[&[SAVE, READ, REST]]);
     old.waits[0].path = "$XDG_CONFIG_HOME/editor/*".to_owned();

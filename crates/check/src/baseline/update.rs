@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trace::report::TraceReport;
+use trace::report::verdict::time;
 
 use super::BaselineRules;
 use super::file::{AllowedWait, Baseline, BaselineError, BaselineHeader, PhaseBudget, SCHEMA};
@@ -43,7 +44,7 @@ pub enum UpdateError {
     },
 }
 
-/// What an update changed in a line.
+/// What an update changed: a line, or what short waits and unexplained time may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BaselineChange {
     /// The wait is new.
@@ -141,7 +142,7 @@ pub fn update(
     count(&mut baseline, &found_in_runs, places);
     // What is written has to be read again by each check.
     Baseline::read(baseline.render().as_bytes()).map_err(UpdateError::TooMuch)?;
-    let changes = changes(old_lines, &baseline.waits);
+    let changes = changes(old, &baseline);
     Ok(BaselineUpdate { baseline, changes })
 }
 
@@ -201,24 +202,66 @@ fn count(baseline: &mut Baseline, runs: &[Vec<FoundWait>], places: &UserPlaces) 
     baseline.waits.retain(|line| line.count > 0);
 }
 
-fn changes(old: &[AllowedWait], new: &[AllowedWait]) -> Vec<BaselineChange> {
-    let mut changes = [const { Vec::new() }; 4];
-    let [old_by_key, new_by_key] = [old, new].map(LineIndex::new);
-    for line in new {
+fn changes(old: Option<&Baseline>, new: &Baseline) -> Vec<BaselineChange> {
+    let old_lines = old.map(|old| old.waits.as_slice()).unwrap_or_default();
+    let [old_by_key, new_by_key] = [old_lines, &new.waits].map(LineIndex::new);
+    let rules = new.rules();
+    let mut changes = Vec::new();
+    for line in &new.waits {
         let name = named(&line.key());
-        match old_by_key.get(&line.key()) {
-            None => changes[0].push(BaselineChange::Added(name)),
-            Some(old) if line.count > old.count => changes[1].push(BaselineChange::Raised(name)),
-            Some(old) if line.count < old.count => changes[2].push(BaselineChange::Lowered(name)),
-            Some(_) => (),
-        }
+        changes.extend(match old_by_key.get(&line.key()) {
+            None => Some(BaselineChange::Added(name)),
+            Some(old) => change(&name, (old.count, line.count), (old.time, line.time), rules),
+        });
     }
-    for line in old.iter().filter(|old| new_by_key.get(&old.key()).is_none()) {
+    let old_header = old.map_or(&new.header, |old| &old.header);
+    let unexplained = (old_header.unexplained, new.header.unexplained);
+    changes.extend(change("time that is not explained", (0, 0), unexplained, rules));
+    for before in old.map(|old| old.phases.as_slice()).unwrap_or_default() {
+        let after = new.phases.iter().find(|phase| phase.phase == before.phase);
+        let name = format!("short waits of the phase {}", before.phase);
+        let change =
+            |after: &PhaseBudget| change(&name, (0, 0), (before.short, after.short), rules);
+        changes.extend(after.and_then(change));
+    }
+    for line in old_lines.iter().filter(|old| new_by_key.get(&old.key()).is_none()) {
         let reason = match line.reason.as_str() {
             "" => String::new(),
             reason => format!(" (its reason was: {reason})"),
         };
-        changes[3].push(BaselineChange::Removed(named(&line.key()) + &reason));
+        changes.push(BaselineChange::Removed(named(&line.key()) + &reason));
     }
-    changes.into_iter().flatten().collect()
+    changes.sort_by_key(|change| match change {
+        BaselineChange::Added(_) => 0,
+        BaselineChange::Raised(_) => 1,
+        BaselineChange::Lowered(_) => 2,
+        BaselineChange::Removed(_) => 3,
+    });
+    changes
+}
+
+/// Returns what an update changed from old to new: other counts, and times of which the longer one would break a baseline with
+/// the shorter one.
+fn change(
+    name: &str,
+    counts: (u64, u64),
+    times: (u64, u64),
+    rules: BaselineRules,
+) -> Option<BaselineChange> {
+    let is_longer = times.1 > rules.allowed_ns(times.0);
+    let is_shorter = times.0 > rules.allowed_ns(times.1);
+    let mut parts = Vec::new();
+    if counts.0 != counts.1 {
+        parts.push(format!("{} times, before {}", counts.1, counts.0));
+    }
+    if is_longer || is_shorter {
+        parts.push(format!("{}, before {}", time(times.1), time(times.0)));
+    }
+    let text = format!("{name}: {}", parts.join("; "));
+    // What is raised in one way has to be agreed to, whatever else is lowered.
+    if counts.1 > counts.0 || is_longer {
+        Some(BaselineChange::Raised(text))
+    } else {
+        (!parts.is_empty()).then_some(BaselineChange::Lowered(text))
+    }
 }
