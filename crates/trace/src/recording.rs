@@ -274,6 +274,8 @@ pub struct Recording {
     pub not_counted: u64,
     /// 32-bit calls, and programs that make such, which no backend records.
     pub foreign_calls: u64,
+    /// Slow calls that are kept without their stacks, since there were too many at once.
+    pub stacks_left_out: u64,
     /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together.
     pub stolen_ns: u64,
     /// What main threads did with their time, by thread.

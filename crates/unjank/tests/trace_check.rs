@@ -156,6 +156,8 @@ fn a_run_that_does_not_see_what_the_baseline_is_about_fails() {
     let (status, told, _) = project.check(&["--calls", "sync"], &["./app"]);
     assert!(status == 1 && told.contains("calls: sync were watched"), "{told}");
     assert!(told.contains("phase quit: it never came"), "{told}");
+    let (status, told, _) = project.check(&["--stacks", "none"], &["./app"]);
+    assert!(status == 1 && told.contains("functions: no stacks were recorded"), "{told}");
     fs::write(project.path().join("app.baseline"), "{\"schema\":\"\u{1b}[31m\"}\n").unwrap();
     let (status, told, said) = project.check(&[], &["./app"]);
     assert!(status == 2 && said.contains("line 1 is not a header"), "{told}{said}");

@@ -341,6 +341,10 @@ fn not_judged(
             time(most_ns)
         ));
     }
+    // What was not seen of a wait cannot speak against a line, so that a line with a function would excuse any.
+    if baseline.waits.iter().any(|line| !matches!(&*line.function, "" | "*")) {
+        spots.extend(unseen_callers(report));
+    }
     let names = phases.names();
     let missing = baseline.phases.iter().filter(|phase| phase.runs >= header.runs);
     for phase in missing.filter(|phase| !names.contains(&phase.phase.as_str())) {
@@ -356,6 +360,17 @@ fn not_judged(
         ..CheckFinding::new(FindingKind::NotJudged, format!("failed: {why}"))
     });
     findings.chain(failed).collect()
+}
+
+/// Returns why the functions that made calls may not be known, if the recording left them out.
+fn unseen_callers(report: &TraceReport) -> Option<String> {
+    if report.watch.leaves_out_stacks {
+        return Some(
+            "functions: no stacks were recorded, and the baseline has functions".to_owned(),
+        );
+    }
+    let count = report.watch.stacks_left_out;
+    (count > 0).then(|| format!("functions: {count} slow calls were recorded without their stacks"))
 }
 
 /// Returns whether one set of calls holds all of another one.

@@ -222,6 +222,8 @@ fn what_could_not_be_seen_is_no_all_clear() {
         (report.processes[0].parent, report.processes[0].end_ns) = (Some(5), None);
         report.processes.push(shell);
     });
+    change("functions: no stacks", |report| report.watch.leaves_out_stacks = true);
+    change("functions: 2 slow calls", |report| report.watch.stacks_left_out = 2);
     change("left out", |report| report.slow_left_out = 1);
     change("32-bit", |report| report.watch.foreign_calls = 3);
     change("main thread", |report| report.main_thread = None);
@@ -256,6 +258,19 @@ fn what_could_not_be_seen_is_no_all_clear() {
         });
         assert!(said && !judgement.is_kept(), "{what}: {:?}", judgement.findings);
     }
+}
+
+#[test]
+fn a_baseline_without_functions_needs_no_stacks() {
+    let bare: (&str, &[&str]) = (SAVE.0, &[]);
+    let without = || {
+        let mut report = traced(&[bare, REST]);
+        report.watch.leaves_out_stacks = true;
+        report
+    };
+    let runs = [(None, without())];
+    let made = update(&runs, None, &places(), BaselineRules::default()).unwrap().baseline;
+    assert_eq!(findings(&without(), &made), []);
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl TraceRecorder {
                 lost: 0,
                 not_counted: 0,
                 foreign_calls: 0,
+                stacks_left_out: 0,
                 stolen_ns: 0,
                 timelines: std::collections::BTreeMap::new(),
                 chains: Vec::new(),

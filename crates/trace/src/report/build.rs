@@ -218,6 +218,8 @@ fn watch(recording: &Recording, unnamed_rests_ns: u64) -> RecordingMethod {
         lost: recording.lost,
         not_counted: recording.not_counted,
         foreign_calls: recording.foreign_calls,
+        leaves_out_stacks: recording.leaves_out_stacks,
+        stacks_left_out: recording.stacks_left_out,
         stolen_ns: recording.stolen_ns,
     }
 }

@@ -112,6 +112,12 @@ pub struct RecordingMethod {
     /// 32-bit calls, and programs that make such, which were not recorded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub foreign_calls: u64,
+    /// Whether the user asked for no stacks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaves_out_stacks: bool,
+    /// Slow calls without their stacks, since there were too many at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stacks_left_out: u64,
     /// How long the host of a virtual machine kept processors for itself meanwhile, that of all processors together, in nanoseconds.
     #[serde(default)]
     pub stolen_ns: u64,

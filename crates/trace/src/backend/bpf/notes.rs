@@ -9,6 +9,7 @@ pub(super) fn tell_losses(recording: &mut Recording, faults: &LossCounters) {
     recording.not_counted += faults.not_counted + faults.processes_left_out + left;
     recording.lost += faults.lost_calls + faults.lost_lives + recording.not_counted;
     recording.foreign_calls += faults.other_numbers;
+    recording.stacks_left_out += faults.stacks_left_out;
     recording.unseen.extend(of_other_rights(left));
     recording.notes.extend(of(faults));
 }
@@ -73,11 +74,13 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_32_bit_code_are_a_number_for_checks_and_a_sentence_for_people() {
+    fn what_is_not_in_the_report_is_a_number_for_checks_and_a_sentence_for_people() {
         let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), SystemTime::UNIX_EPOCH);
-        let faults = LossCounters { other_numbers: 3, ..LossCounters::default() };
+        let faults =
+            LossCounters { other_numbers: 3, stacks_left_out: 2, ..LossCounters::default() };
         tell_losses(recorder.recording(), &faults);
-        assert_eq!(recorder.recording().foreign_calls, 3);
+        let recording = recorder.recording();
+        assert_eq!((recording.foreign_calls, recording.stacks_left_out), (3, 2));
         let notes = recorder.recording().notes.join("\n");
         assert!(notes.contains("3 32-bit calls were not recorded."), "{notes}");
     }
