@@ -242,6 +242,37 @@ fn a_running_program_is_attached_to_and_let_go() {
     });
 }
 
+#[test]
+fn nothing_is_attached_to_that_the_command_itself_runs_in() {
+    if !has(&["timeout"]) {
+        return;
+    }
+    in_time(|| {
+        let place = Place::new();
+        // With --no-pause nothing is held by whoever does not refuse.
+        let refused = |script: &str, target: &str| {
+            let mut command = Command::new("timeout");
+            command.args(["100", "sh", "-c", script, UNJANK, target]);
+            let output = command.env("XDG_RUNTIME_DIR", place.runtime.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("this command runs in it"), "{said}");
+        };
+        // A shell, of a shell that it started.
+        refused("(\"$0\" run --no-pause --attach $$; exit $?)", "");
+        let mounts = sys::mounts::Mounts::read().unwrap();
+        let name = format!("unjank-test-attach-{}", std::process::id());
+        let own = jobs::cgroup::Cgroup::of(&mounts, std::process::id());
+        let Some(unit) = own.and_then(|own| own.make(&name).ok()) else {
+            fixture::skip("no cgroup can be made here");
+            return;
+        };
+        let script = format!("echo $$ > {}/cgroup.procs", unit.path().display());
+        refused(&format!("{script}; exec \"$0\" run --no-pause --attach \"$1\""), &name);
+        until(|| unit.remove().is_ok());
+    });
+}
+
 /// What a program left: its output, its end, and all files with what is in them.
 #[derive(Debug, PartialEq)]
 struct Left {

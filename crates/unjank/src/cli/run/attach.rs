@@ -93,13 +93,21 @@ fn find(mounts: &Mounts, target: &str) -> Result<Processes, Error> {
         Error::new(FailureCategory::User, what)
             .hint("give a process ID, or the name of a unit as systemctl shows it")
     };
-    if let Ok(process) = target.parse::<u32>() {
+    let processes = if let Ok(process) = target.parse::<u32>() {
         if process == 0 || !fs::exists(format!("/proc/{process}")).unwrap_or(false) {
             return Err(missing(format!("find process {target}")));
         }
-        return Ok(Processes::Below { top: process, counted: Counted::Yes, except: 0 });
+        Processes::Below { top: process, counted: Counted::Yes, except: 0 }
+    } else {
+        Cgroup::of_unit(mounts, target)
+            .map(Processes::Cgroup)
+            .ok_or_else(|| missing(format!("find the unit {target:?}")))?
+    };
+    // A hold would stop the keeper, too: nobody would be left to end it.
+    if processes.contains(std::process::id()) {
+        return Err(Error::new(FailureCategory::User, format!("attach to {target}"))
+            .because("this command runs in it")
+            .hint("give a process or a unit that this command is no part of"));
     }
-    Cgroup::of_unit(mounts, target)
-        .map(Processes::Cgroup)
-        .ok_or_else(|| missing(format!("find the unit {target:?}")))
+    Ok(processes)
 }
