@@ -118,6 +118,12 @@ impl Cgroup {
         self.path == self.root
     }
 
+    /// A directory in the place of a cgroup.
+    #[cfg(test)]
+    pub(crate) fn imitated_by(directory: &Path) -> Cgroup {
+        Cgroup { root: directory.to_owned(), path: directory.to_owned() }
+    }
+
     /// Moves process `pid` into it.
     ///
     /// # Errors
@@ -138,14 +144,26 @@ impl Cgroup {
         Ok(file.into())
     }
 
+    /// Returns whether this user may freeze it; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`: it is another user's; `ENOENT`: it is gone, or there is no freezer (before 5.2).
+    pub(crate) fn check_control(&self) -> io::Result<()> {
+        self.freezer().map(drop)
+    }
+
+    fn freezer(&self) -> io::Result<File> {
+        OpenOptions::new().write(true).open(self.path.join("cgroup.freeze"))
+    }
+
     /// Stops all processes, or lets them go on. A process that waits for a disk stops when it has been served.
     ///
     /// # Errors
     ///
     /// As `write(2)`: the cgroup is gone, or there is no freezer (before 5.2).
     pub fn freeze(&self, freezer: Freezer) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).open(self.path.join("cgroup.freeze"))?;
-        file.write_all(match freezer {
+        self.freezer()?.write_all(match freezer {
             Freezer::Thawed => b"0",
             Freezer::Frozen => b"1",
         })

@@ -482,15 +482,17 @@ impl Keeper<'_> {
         if self.hold.is_some() {
             return;
         }
-        if let Some(writeback) = self.writeback {
-            writeback.progress().held.store(true, Ordering::Relaxed);
-        }
         if matches!(self.processes, Processes::Below { .. }) {
             // Its parent sees these stops and has to know whose they are.
             let _ = send(self.channel, &KeeperEvent::Holding);
         }
-        // Without its cgroup there is no job either.
-        let _ = self.processes.hold();
+        // The cgroup is gone with its job, or is not this user's any more: nothing is held.
+        if self.processes.hold().is_err() {
+            return;
+        }
+        if let Some(writeback) = self.writeback {
+            writeback.progress().held.store(true, Ordering::Relaxed);
+        }
         self.hold = Some((cause, self.now()));
         self.watched.hold(cause);
     }
@@ -603,4 +605,82 @@ pub fn control_socket(jobs: &Path, supervisor: u32) -> PathBuf {
 #[must_use]
 pub fn mailbox(jobs: &Path, supervisor: u32) -> PathBuf {
     jobs.join(format!("{supervisor}.files"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::AtomicU64;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct SetClock(AtomicU64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    /// A keeper of a directory that imitates a cgroup, the channel to it and its control socket.
+    struct KeptDirectory<'t> {
+        channel: OwnedFd,
+        control_socket: &'t Path,
+    }
+
+    impl KeptDirectory<'_> {
+        fn run(directory: &Path, clock: &SetClock, test: impl FnOnce(&KeptDirectory<'_>)) {
+            let control_socket = directory.join("control");
+            let options = KeeperOptions {
+                command: Vec::new(),
+                subject: JobProcesses::Found(Processes::Cgroup(Cgroup::imitated_by(directory))),
+                limits: ControllerLimits::default(),
+                pauses: HoldPolicy::WhenAsked,
+                disks: Vec::new(),
+                issued: None,
+                outside: None,
+                mailbox: None,
+                launches: None,
+                control_socket: Some(PrivateSocket::listen_at(control_socket.clone()).unwrap()),
+            };
+            let (ours, theirs) = socket::pair().unwrap();
+            std::thread::scope(|scope| {
+                sys::thread::spawn_scoped(scope, "keeper", move || keep(options, &theirs, clock))
+                    .unwrap();
+                let kept = KeptDirectory { channel: ours, control_socket: &control_socket };
+                kept.send(KeeperCommand::Started(1));
+                test(&kept);
+            });
+        }
+
+        fn send(&self, command: KeeperCommand) {
+            send(&self.channel, &command).unwrap();
+        }
+
+        fn ask(&self, request: ControlRequest) -> JobStatus {
+            loop {
+                // On a busy machine an answer may come too late.
+                if let Ok(status) = ask(self.control_socket, request) {
+                    return status;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_held_does_not_count_as_held() {
+        let directory = tempfile::tempdir().unwrap();
+        // Nobody writes a directory, whoever he is.
+        fs::create_dir(directory.path().join("cgroup.freeze")).unwrap();
+        KeptDirectory::run(directory.path(), &SetClock::default(), |kept| {
+            let status = kept.ask(ControlRequest::Pause);
+            assert!(status.paused && !status.watched.held, "{status:?}");
+        });
+    }
 }

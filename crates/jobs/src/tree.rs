@@ -84,6 +84,19 @@ impl Processes {
         }
     }
 
+    /// Returns whether this user may hold them; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The cgroup or the process at the top is another user's, or gone.
+    pub fn check_control(&self) -> io::Result<()> {
+        match self {
+            Processes::Cgroup(cgroup) => cgroup.check_control(),
+            // No signal: the kernel checks the permission only.
+            Processes::Below { top, .. } => sys::supervise::send(*top, 0),
+        }
+    }
+
     /// Holds them all. What was stopped already by somebody else is not told apart: [`Processes::release`] lets it run, too, except in a cgroup.
     ///
     /// # Errors

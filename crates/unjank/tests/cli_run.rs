@@ -273,6 +273,32 @@ fn nothing_is_attached_to_that_the_command_itself_runs_in() {
     });
 }
 
+#[test]
+fn what_another_user_runs_is_not_attached_to() {
+    if !rustix::process::geteuid().is_root() {
+        fixture::skip("another user's program is started by root");
+        return;
+    }
+    if !has(&["setpriv", "timeout"]) {
+        return;
+    }
+    in_time(|| {
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fixture::copy_program(UNJANK, &home.path().join("unjank"));
+        let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut command = Command::new("timeout");
+        command.args(["100", "setpriv", "--reuid=65534", "--clear-groups"]);
+        command.arg(home.path().join("unjank")).args(["run", "--attach"]);
+        let output = command.arg(program.id().to_string()).current_dir("/").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("cannot attach to {}", program.id())), "{said}");
+        drop(program.stdin.take());
+        assert!(program.wait().unwrap().success());
+    });
+}
+
 /// What a program left: its output, its end, and all files with what is in them.
 #[derive(Debug, PartialEq)]
 struct Left {
