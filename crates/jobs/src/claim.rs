@@ -9,8 +9,11 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::cgroup::{Cgroup, Freezer};
 
-/// How the names of a job's cgroup and trace begin.
+/// How the names of a job's cgroup, scope and trace begin.
 pub const PREFIX: &str = "unjank-run-";
+
+/// The name of a job's cgroup inside of its scope.
+pub const IN_SCOPE: &str = "unjank-job";
 
 /// A directory that is not taken away while this lives.
 #[derive(Debug)]
@@ -49,12 +52,17 @@ pub(super) fn of_nobody(parent: &Path) -> Option<(DirectoryClaim, Vec<PathBuf>)>
     Some((alone, left))
 }
 
-/// Returns what lies in `parent` and is called like something of a job. A scope is not: it is systemd's, who removes it.
+/// Returns what lies in `parent` and is called like something of a job. A scope is not: it is systemd's, who removes it; the job's cgroup inside of it is.
 fn of_jobs(parent: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
-    let is_ours = |name: &str| {
-        let number = name.strip_prefix(PREFIX).unwrap_or_default();
+    let is_number = |number: &str| {
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let around = parent.file_name().and_then(|name| name.to_str());
+    let scope = around.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(".scope"));
+    let in_scope = scope.is_some_and(is_number);
+    let is_ours = |name: &str| {
+        name.strip_prefix(PREFIX).is_some_and(is_number) || (in_scope && name == IN_SCOPE)
     };
     let entries = entries.filter_map(Result::ok);
     let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
@@ -111,6 +119,27 @@ mod tests {
         assert_eq!(left().len(), 1, "the other one has it, too");
         drop(second);
         assert_eq!(left().len(), 2);
+    }
+
+    #[test]
+    fn a_job_in_a_scope_that_nobody_claims_is_let_go() {
+        let top = tempfile::tempdir().unwrap();
+        let frozen = |parent: &str| {
+            let job = top.path().join(parent).join(IN_SCOPE);
+            fs::create_dir_all(&job).unwrap();
+            File::options().write(true).create_new(true).open(job.join("cgroup.freeze")).unwrap();
+            Cgroup::imitated_by(&job).freeze(Freezer::Frozen).unwrap();
+            job
+        };
+        let freezer = |job: &Path| fs::read_to_string(job.join("cgroup.freeze")).unwrap();
+        let left = frozen("background.slice/unjank-run-1.scope");
+        let claimed = frozen("background.slice/unjank-run-2.scope");
+        let others = ["background.slice/other.scope", "unjank-run-x.scope"].map(frozen);
+        let _claim = DirectoryClaim::of(&claimed);
+        sweep_all_cgroups(&Cgroup::imitated_by(top.path()));
+        assert_eq!(freezer(&left), "0");
+        assert_eq!(freezer(&claimed), "1");
+        assert_eq!(others.map(|job| freezer(&job)), ["1", "1"]);
     }
 
     #[test]

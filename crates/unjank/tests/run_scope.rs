@@ -96,6 +96,46 @@ echo clean
 }
 
 #[test]
+fn a_frozen_job_whose_two_processes_were_killed_at_once_goes_on_at_the_next_look() {
+    in_time(|| {
+        let script = r#"
+mkfifo /run/pipe
+start() {
+    $UNJANK run -- sh -c 'echo up > /run/pipe; sleep 1000 & sleep 1000' &
+    supervisor=$!
+    read line < /run/pipe
+    scope=$slice/unjank-run-$supervisor.scope
+    [ -d $scope/unjank-job ] || { kill $supervisor; wait $supervisor || start; return; }
+    until [ -n "$(job)" ]; do :; done
+    $UNJANK jobs pause $supervisor
+    keeper=$(cat $scope/unjank-keeper/cgroup.procs)
+}
+start
+# Somebody lives who owns it.
+$UNJANK jobs >/dev/null
+grep -q 1 $scope/unjank-job/cgroup.freeze && echo held
+# Stopped first, so that neither sees the end of the other.
+kill -STOP $supervisor $keeper
+for one in $supervisor $keeper; do
+    until grep -q '^State:.T' /proc/$one/status; do :; done
+done
+kill -9 $supervisor $keeper
+wait $supervisor || echo "ended with $?"
+# Its locks are gone with its last thread.
+until ! grep -q . $scope/unjank-keeper/cgroup.procs; do :; done
+grep -q 1 $scope/unjank-job/cgroup.freeze && echo frozen
+until [ ! -d $scope/unjank-job ]; do $UNJANK jobs >/dev/null; done
+# The descendants run on.
+systemctl --user stop unjank-run-$supervisor.scope
+until [ ! -d $scope ]; do :; done
+echo clean
+"#;
+        let Some(output) = beside_systemd(script) else { return };
+        check(&output, &["held", "ended with 137", "frozen", "clean"]);
+    });
+}
+
+#[test]
 fn a_job_is_held_before_a_program_that_systemd_starts() {
     in_time(|| {
         let script = r#"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bus::client::{BusClient, ScopeRequest};
 use jobs::cgroup::Cgroup;
-use jobs::claim::DirectoryClaim;
+use jobs::claim::{self, DirectoryClaim};
 use jobs::linking::Linking;
 use jobs::report::JobDisk;
 use jobs::runtime::{self, JobsFolder};
@@ -38,15 +38,16 @@ pub(super) fn find(
     keeper: u32,
     command: &str,
 ) -> Option<(Cgroup, Option<DirectoryClaim>)> {
-    match scope(mounts, process, keeper, command) {
-        // systemd removes it.
-        Some(cgroup) => Some((cgroup, None)),
-        None => runtime::make_cgroup(mounts, process),
-    }
+    scope(mounts, process, keeper, command).or_else(|| runtime::make_cgroup(mounts, process))
 }
 
 /// Asks the user's systemd for a scope with one cgroup for the job and one for its keeper, so that the keeper, which lets the job run, survives the end of this session.
-fn scope(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cgroup> {
+fn scope(
+    mounts: &Mounts,
+    process: u32,
+    keeper: u32,
+    command: &str,
+) -> Option<(Cgroup, Option<DirectoryClaim>)> {
     let address = launches::address()?;
     Cgroup::of(mounts, process)?;
     let name = format!("unjank-run-{}.scope", std::process::id());
@@ -64,12 +65,15 @@ fn scope(mounts: &Mounts, process: u32, keeper: u32, command: &str) -> Option<Cg
     let inside = |one| Cgroup::of(mounts, one).filter(|cgroup| cgroup.path().ends_with(&name));
     let (scope, _) = inside(process).zip(inside(keeper))?;
     let beside = scope.make("unjank-keeper").ok()?;
-    let made = scope.make("unjank-job").ok()?;
+    let making = DirectoryClaim::while_making_in(scope.path());
+    let made = scope.make(claim::IN_SCOPE).ok()?;
+    let claim = DirectoryClaim::of(made.path());
+    drop(making);
     // In one cgroup with the job the keeper would freeze itself.
     if beside.take(keeper).is_err() || made.take(process).is_err() {
         return None;
     }
-    Some(made)
+    Some((made, claim))
 }
 
 /// Returns the folder in which jobs can be reached, made if it is not there; `None` without a runtime directory.
