@@ -55,9 +55,8 @@ pub(super) fn of_nobody(parent: &Path) -> Option<(DirectoryClaim, Vec<PathBuf>)>
 /// Returns what lies in `parent` and is called like something of a job. A scope is not: it is systemd's, who removes it; the job's cgroup inside of it is.
 fn of_jobs(parent: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
-    let is_number = |number: &str| {
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    };
+    let is_number =
+        |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let around = parent.file_name().and_then(|name| name.to_str());
     let scope = around.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(".scope"));
     let in_scope = scope.is_some_and(is_number);

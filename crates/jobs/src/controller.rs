@@ -60,7 +60,7 @@ const LAUNCH: Duration = Duration::from_millis(500);
 const NEXT_LAUNCH: Duration = Duration::from_secs(1);
 
 /// How long a job runs after a signal: time enough to end by it.
-const AWAKE: Duration = Duration::from_secs(2);
+pub(super) const AWAKE: Duration = Duration::from_secs(2);
 
 /// The decision about the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

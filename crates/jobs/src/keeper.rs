@@ -14,7 +14,7 @@ use sys::socket;
 
 use super::cgroup::Cgroup;
 use super::claim::DirectoryClaim;
-use super::controller::{ControlDecision, Controller, ControllerLimits};
+use super::controller::{AWAKE, ControlDecision, Controller, ControllerLimits};
 use super::pressure::{ForeignReads, OtherCgroups, PressureCause, PressureTimes};
 use super::report::Watched;
 use super::request_trace::RequestTrace;
@@ -226,6 +226,7 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
         controller: Controller::new(limits),
         pauses,
         paused: false,
+        awake_until: Duration::ZERO,
         hold: None,
         watched: Watched::default(),
         writeback: writeback.as_ref(),
@@ -279,6 +280,8 @@ struct Keeper<'k> {
     controller: Controller,
     pauses: HoldPolicy,
     paused: bool,
+    /// Until when a job that is paused runs, to handle a signal.
+    awake_until: Duration,
     /// Why and since when the job is held.
     hold: Option<(PressureCause, Duration)>,
     watched: Watched,
@@ -309,6 +312,7 @@ impl Keeper<'_> {
                 Ok(Some(KeeperCommand::Wake)) => {
                     self.release();
                     self.controller.wake(self.now());
+                    self.awake_until = self.now() + AWAKE;
                 }
                 Ok(Some(KeeperCommand::Ended)) => {
                     self.release();
@@ -468,6 +472,9 @@ impl Keeper<'_> {
             }
         }
         self.watched.others_waited_ms += stalled.io.as_secs_f64() * 1e3;
+        if self.paused && self.process != 0 && now >= self.awake_until {
+            self.hold(PressureCause::Asked);
+        }
         if self.pauses == HoldPolicy::WhenAsked || self.paused || self.process == 0 {
             return;
         }
@@ -681,6 +688,35 @@ mod tests {
         KeptDirectory::run(directory.path(), &SetClock::default(), |kept| {
             let status = kept.ask(ControlRequest::Pause);
             assert!(status.paused && !status.watched.held, "{status:?}");
+        });
+    }
+
+    #[test]
+    fn a_signal_lets_a_paused_job_run_for_a_while_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let freezer = directory.path().join("cgroup.freeze");
+        fs::File::options().write(true).create_new(true).open(&freezer).unwrap();
+        let clock = SetClock::default();
+        KeptDirectory::run(directory.path(), &clock, |kept| {
+            let is_frozen = || {
+                // The second answer comes after a sample.
+                kept.ask(ControlRequest::Status);
+                let status = kept.ask(ControlRequest::Status);
+                let frozen = fs::read_to_string(&freezer).unwrap() == "1";
+                assert_eq!((status.paused, status.watched.held), (true, frozen));
+                frozen
+            };
+            kept.ask(ControlRequest::Pause);
+            assert!(is_frozen());
+            for signal in [0, 5000] {
+                clock.0.store(signal, Ordering::SeqCst);
+                kept.send(KeeperCommand::Wake);
+                assert!(!is_frozen());
+                clock.0.store(signal + 1990, Ordering::SeqCst);
+                assert!(!is_frozen());
+                clock.0.store(signal + 2020, Ordering::SeqCst);
+                assert!(is_frozen());
+            }
         });
     }
 }
