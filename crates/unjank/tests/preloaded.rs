@@ -175,3 +175,25 @@ fn a_program_of_another_c_library_runs_in_a_job_as_anywhere() {
         }
     });
 }
+
+/// Of a write that failed on its way to the disk the kernel tells each open file once: a library that waits for it must not keep it.
+#[test]
+fn no_error_of_the_disk_is_kept_from_the_program() {
+    in_time(|| {
+        if !has(&["unshare", "mkfs.xfs", "losetup", "python3"]) {
+            return;
+        }
+        if !rustix::process::geteuid().is_root() {
+            return fixture::skip("a file system is mounted by root");
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/lost.sh");
+        for words in [&[][..], &[UNJANK, "run", "--no-pause", "--"]] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh"]).arg(&script).args(words);
+            let output = command.env("DIR", dir.path()).env("HOME", dir.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "told\n", "{words:?}: {said}");
+        }
+    });
+}

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use preload::{NextFunction, fail};
 
-use crate::handover;
+use crate::handover::{self, FailedWriteback};
 
 type Close = unsafe extern "C-unwind" fn(c_int) -> c_int;
 type Stream = unsafe extern "C-unwind" fn(*mut libc::FILE) -> c_int;
@@ -34,12 +34,15 @@ pub(crate) fn prepare() {
 /// As of `close(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
-    if let Some(file) = handover::written(descriptor) {
-        handover::hand_over(descriptor, file);
-    }
+    let file = handover::written(descriptor);
+    let started = file.map_or(Ok(()), |file| handover::hand_over(descriptor, file));
     let Some(next) = CLOSE.get() else { return fail(libc::ENOSYS) };
     // SAFETY: the caller's own argument goes to the function it called.
-    unsafe { next(descriptor) }
+    let closed = unsafe { next(descriptor) };
+    match started {
+        Ok(()) => closed,
+        Err(FailedWriteback(number)) => fail(number),
+    }
 }
 
 /// Closes a stream; what was written to its file is on its way.
@@ -85,10 +88,9 @@ unsafe fn hand_over_stream(stream: *mut libc::FILE) -> Result<(), Unwritten> {
         }
         preload::set_errno(before);
     }
-    if let Some(file) = handover::written(descriptor) {
-        handover::hand_over(descriptor, file);
-    }
-    Ok(())
+    let file = handover::written(descriptor);
+    let started = file.map_or(Ok(()), |file| handover::hand_over(descriptor, file));
+    started.map_err(|FailedWriteback(number)| Unwritten(number))
 }
 
 /// Returns the descriptor of a stream; one in memory has none, which is -1.

@@ -2,7 +2,7 @@
 //!
 //! No second descriptor of the file is made here, not even for a moment: closing one drops every POSIX lock that the process holds on the file (fcntl(2)).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 
 use preload::{SavedErrno, argument, system_call};
 
@@ -45,8 +45,15 @@ pub(crate) fn written(descriptor: c_int) -> Option<WrittenFile> {
     Some(WrittenFile { device, inode: about.stx_ino })
 }
 
+/// An error that an earlier write of the file met on its way to the disk, as a number of `errno`.
+///
+/// The kernel tells it once to each open file, and has told it to us: no `fsync` of the program would say it any more, so whoever calls
+/// us returns it to the program.
+#[must_use]
+pub(crate) struct FailedWriteback(pub(crate) c_int);
+
 /// Has the file of `descriptor` written: by the keeper, or from here where it cannot be reached, is behind or may not read it.
-pub(crate) fn hand_over(descriptor: c_int, file: WrittenFile) {
+pub(crate) fn hand_over(descriptor: c_int, file: WrittenFile) -> Result<(), FailedWriteback> {
     let _kept = SavedErrno::keep();
     let mut message = [0; MESSAGE];
     message[0] = mailbox::FILE;
@@ -54,21 +61,29 @@ pub(crate) fn hand_over(descriptor: c_int, file: WrittenFile) {
     message[8..16].copy_from_slice(&file.device.to_ne_bytes());
     message[16..].copy_from_slice(&file.inode.to_ne_bytes());
     match mailbox::ask(&message) {
-        Answer::Taken | Answer::NotHere => (),
+        Answer::Taken | Answer::NotHere => Ok(()),
         Answer::None => start(descriptor),
     }
 }
 
 /// Starts write-back of a whole file in the class of this thread, after what of it was started before has been written: no more of it is on its way than was written in between.
-pub(crate) fn start(descriptor: c_int) {
+pub(crate) fn start(descriptor: c_int) -> Result<(), FailedWriteback> {
     let _kept = SavedErrno::keep();
-    // Two calls: who is held while he waits does not begin anything more.
-    for flags in [libc::SYNC_FILE_RANGE_WAIT_BEFORE, libc::SYNC_FILE_RANGE_WRITE] {
+    let call = |flags: c_uint| {
         // SAFETY: the call takes numbers only. The bare one, because `sync_file_range` may be somebody's.
-        unsafe {
+        let done = unsafe {
             let flags = argument(flags.cast_signed());
             system_call(libc::SYS_sync_file_range, [argument(descriptor), 0, 0, flags, 0, 0])
         };
+        if done < 0 { preload::errno() } else { 0 }
+    };
+    // Two calls: who is held while he waits does not begin anything more.
+    let waited = call(libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+    call(libc::SYNC_FILE_RANGE_WRITE);
+    match waited {
+        libc::EIO | libc::ENOSPC | libc::EDQUOT => Err(FailedWriteback(waited)),
+        // What is no file says so.
+        _ => Ok(()),
     }
 }
 

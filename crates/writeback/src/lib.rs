@@ -2,7 +2,7 @@
 //!
 //! Written pages usually wait for the kernel's flusher, which writes them in the usual class whoever made them. Whoever starts write-back gives it its class, so it is started here:
 //! every few MiB of a big file by the writer itself, and when a file is closed by the keeper of the job, to which it is handed over (`UNJANK_WRITEBACK` is the path of its socket), or by the writer
-//! where there is none; who asks for everything to be written waits until that is so. No result, no `errno`, no lock and no descriptor of the program is changed; docs/run.md says what is covered.
+//! where there is none; who asks for everything to be written waits until that is so. No lock and no descriptor of the program is changed, and no result or `errno` but where the disk has failed (`handover::FailedWriteback`); docs/run.md says what is covered.
 //!
 //! The functions may be left in the middle: a thread that is cancelled in `write` is unwound through ours, so they are `C-unwind` and hold nothing while the next function runs.
 #![expect(unsafe_code, reason = "C programs call these functions in place of the C library's")]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use preload::NextFunction;
 
-use crate::{handover, sandbox};
+use crate::handover::{self, FailedWriteback};
+use crate::sandbox;
 
 /// After how many bytes write-back is started; as many are on their way at a time.
 const STEP: u32 = 1 << 20;
@@ -54,7 +55,8 @@ pub(crate) fn prepare() {
     COPY_FILE_RANGE.prepare();
 }
 
-/// Counts what a call wrote, and starts write-back when it is much. Returns the call's result.
+/// Counts what a call wrote, and starts write-back when it is much. Returns the call's result, or -1 with the error that an earlier
+/// write has met, as write(2) allows.
 fn count(descriptor: c_int, result: isize) -> isize {
     let (Ok(written), Ok(at)) = (u32::try_from(result), usize::try_from(descriptor)) else {
         return result;
@@ -63,16 +65,22 @@ fn count(descriptor: c_int, result: isize) -> isize {
     let before = counter.fetch_add(written.min(STEP), Ordering::Relaxed);
     if before.saturating_add(written) >= STEP {
         counter.store(0, Ordering::Relaxed);
-        if !sandbox::is_closed() {
-            // A pipe or a socket says that it is none, and nothing more.
-            handover::start(descriptor);
+        // A pipe or a socket says that it is none, and nothing more.
+        if !sandbox::is_closed()
+            && let Err(FailedWriteback(number)) = handover::start(descriptor)
+        {
+            return failed(number);
         }
     }
     result
 }
 
+fn failed(number: c_int) -> isize {
+    isize::try_from(preload::fail(number)).unwrap_or(-1)
+}
+
 fn missing() -> isize {
-    isize::try_from(preload::fail(libc::ENOSYS)).unwrap_or(-1)
+    failed(libc::ENOSYS)
 }
 
 /// Writes, and starts write-back when much was written.
