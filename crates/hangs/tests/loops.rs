@@ -279,6 +279,9 @@ fn menus_whose_loops_were_asked_about_before_they_wait_are_no_hangs() {
         return;
     }
     let hangs = hangs_of_orders(&root, &mut program, b"M", AT_ONCE);
+    if hangs.iter().any(is_disturbed) {
+        return;
+    }
     let menus = hangs.iter().filter(|hang| hang.calls.iter().any(|share| share.call == "poll"));
     assert_eq!(menus.count(), 0, "{hangs:#?}");
 }
