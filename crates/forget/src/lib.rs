@@ -25,13 +25,15 @@ mod sessions;
 mod settings;
 mod sql;
 mod stores;
+#[cfg(test)]
+mod tests;
 mod text;
 mod thumbnail;
 mod values;
 mod whole;
 mod xbel;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -217,6 +219,26 @@ impl Survey {
         self.items.iter().any(|item| item.kind == kind && chosen.contains(&item.name))
     }
 
+    /// Returns by which URIs lists may have the documents, each with the time at which one of these lists says that it was used.
+    fn last_uses(&self, chosen: &BTreeSet<DocumentName>) -> BTreeMap<Uri, RecentTime> {
+        let mut uses = BTreeMap::<Uri, RecentTime>::new();
+        let mut add = |uri: Uri, at: RecentTime| {
+            // A program may have it in memory as the other toolkit writes it.
+            for uri in uri.other_spelling().into_iter().chain([uri]) {
+                let used = uses.entry(uri).or_default();
+                *used = at.max(*used);
+            }
+        };
+        chosen.iter().filter_map(DocumentName::to_uri).for_each(|uri| add(uri, RecentTime(0)));
+        for item in self.items.iter().filter(|item| chosen.contains(&item.name)) {
+            // Other lists are not merged into ours, whatever their times are.
+            let is_merged = matches!(item.kind, StoreKind::Journal | StoreKind::Xbel);
+            let at = item.at.filter(|_| is_merged).unwrap_or_default();
+            item.uri.iter().for_each(|uri| add(uri.clone(), at));
+        }
+        uses
+    }
+
     fn read<T>(&mut self, result: Result<T, Trouble>) -> Option<T> {
         match result {
             Ok(read) => Some(read),
@@ -260,15 +282,8 @@ pub fn remove(
     selection: &Selection,
     chosen: &BTreeSet<DocumentName>,
 ) -> Vec<Trouble> {
-    let of_items = survey.items.iter().filter(|item| chosen.contains(&item.name));
-    let mut uris: BTreeSet<Uri> = of_items.filter_map(|item| item.uri.clone()).collect();
-    uris.extend(chosen.iter().filter_map(DocumentName::to_uri));
-    // A program may have it in memory as the other toolkit writes it.
-    let others: Vec<Uri> = uris.iter().filter_map(Uri::other_spelling).collect();
-    uris.extend(others);
-    let uris: Vec<Uri> = uris.into_iter().collect();
     let mut troubles = Survey::default();
-    troubles.read(recents.forget(&uris).map_err(Trouble::Journal));
+    troubles.read(recents.forget_used(&survey.last_uses(chosen)).map_err(Trouble::Journal));
     if selection.is_everything() {
         // Also what nobody could read.
         troubles.read(recents.forget_everything().map_err(Trouble::Journal));

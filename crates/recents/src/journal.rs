@@ -1,5 +1,6 @@
 //! The journal of one user: an addition is one append, and the list is the result of all records.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -220,17 +221,31 @@ impl Recents {
     }
 
     /// Forgets documents, durably: no byte of the journal names them afterwards, as far as the file system overwrites
-    /// in place. Returns the record by which other stores can be told.
+    /// in place. Returns the records by which other stores can be told.
     ///
     /// # Errors
     ///
     /// [`RecentsError`]: they may still be there.
-    pub fn forget(&mut self, uris: &[Uri]) -> Result<Forgetting, RecentsError> {
+    pub fn forget(&mut self, uris: &[Uri]) -> Result<Vec<Forgetting>, RecentsError> {
+        let unknown = RecentTime::default();
+        self.forget_used(&uris.iter().map(|uri| (uri.clone(), unknown)).collect())
+    }
+
+    /// Forgets documents as [`Recents::forget`] does. Each comes with the time at which other lists say that it was used last:
+    /// after the clock was set back that may be later than now, and is forgotten too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Recents::forget`].
+    pub fn forget_used(
+        &mut self,
+        used: &BTreeMap<Uri, RecentTime>,
+    ) -> Result<Vec<Forgetting>, RecentsError> {
         let at = self.now();
-        let mut done = Forgetting::default();
+        let mut done = Vec::new();
         self.replace(|list| {
-            done = list.forgetting(uris, at);
-            list.apply(JournalRecord::Forget(done.clone()));
+            done = list.forgetting_used(used, at);
+            done.iter().cloned().map(JournalRecord::Forget).for_each(|record| list.apply(record));
         })?;
         self.remove_evidence()?;
         Ok(done)
@@ -244,7 +259,14 @@ impl Recents {
     pub fn forget_everything(&mut self) -> Result<(), RecentsError> {
         let (marks, everything, at) = (Vec::new(), ForgetExtent::Goes, self.now());
         let forgetting = JournalRecord::Forget(Forgetting { marks, everything, at });
-        self.replace(|list| list.apply(forgetting))?;
+        self.replace(|list| {
+            // Other stores may still have what was used later than now; it is not news.
+            let later = list.iter().filter(|entry| entry.last_used() > at);
+            let later = later.map(|entry| (entry.uri.clone(), entry.last_used())).collect();
+            let later = list.forgetting_used(&later, at);
+            later.into_iter().map(JournalRecord::Forget).for_each(|record| list.apply(record));
+            list.apply(forgetting);
+        })?;
         self.remove_evidence()
     }
 

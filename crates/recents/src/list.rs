@@ -93,6 +93,22 @@ impl RecentList {
         Forgetting { marks, everything: ForgetExtent::Stays, at }
     }
 
+    /// Returns the records by which these documents are forgotten, each with all of its uses: those that are known here, and the one
+    /// that is given. The clock may have been set back since then.
+    #[must_use]
+    pub(crate) fn forgetting_used(
+        &self,
+        used: &BTreeMap<Uri, RecentTime>,
+        now: RecentTime,
+    ) -> Vec<Forgetting> {
+        let mut by_time = BTreeMap::<RecentTime, Vec<&Uri>>::new();
+        for (uri, used) in used {
+            let known = self.get(uri).map_or(*used, RecentEntry::last_used);
+            by_time.entry(now.max(*used).max(known)).or_default().push(uri);
+        }
+        by_time.into_iter().map(|(at, uris)| self.forgetting(uris, at)).collect()
+    }
+
     /// Returns the salt of the marks.
     #[must_use]
     pub fn salt(&self) -> Salt {
@@ -245,7 +261,8 @@ impl RecentList {
         if forgetting.everything == ForgetExtent::Goes {
             self.entries.clear();
             self.places.clear();
-            self.forgotten.clear();
+            // A later one is of a use by a clock that was ahead.
+            self.forgotten.retain(|_, at| *at > forgetting.at);
             self.cleared = self.cleared.max(Some(forgetting.at));
             return;
         }

@@ -13,6 +13,7 @@ mod peers;
 #[expect(clippy::unwrap_used, reason = "a corpus that cannot be read fails the test")]
 mod replay;
 
+mod recents_clock;
 mod recents_damage;
 mod recents_glib;
 #[path = "recents.rs"]
