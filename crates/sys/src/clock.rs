@@ -11,6 +11,13 @@ pub trait Clock: Debug + Send + Sync {
     fn monotonic(&self) -> Duration;
 }
 
+/// Returns for how long this machine has been on, also while it was suspended.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// The clock of this machine.
 #[derive(Debug)]
 pub struct SystemClock(std::time::Instant);

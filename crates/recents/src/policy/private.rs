@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use store::disk::Disk;
 use store::publish::{PublishError, publish};
+use sys::clock::since_boot;
 
 use super::super::tombstone::REMEMBERED_AS_FORGOTTEN;
 use super::super::{RecentTime, RecentsFiles};
@@ -58,10 +59,20 @@ impl Period {
         }
     }
 
-    fn has(&self, time: RecentTime) -> bool {
+    /// Returns whether something that was used at `time` was used in it.
+    fn has(&self, time: RecentTime, now: RecentTime) -> bool {
         // Other programs write times in milliseconds, without what is behind.
-        let RecentTime(since) = self.since;
+        let RecentTime(since) = self.start(now);
         time.0 >= since - since.rem_euclid(1_000) && self.is_on(time)
+    }
+
+    /// Returns from when on things are taken to be used in it. While it is on and seems to be still to come, the clock was set
+    /// back, nobody knows when: all since the start of the machine counts.
+    fn start(&self, now: RecentTime) -> RecentTime {
+        match now < self.since && self.is_on(now) {
+            true => now.before(since_boot()),
+            false => self.since,
+        }
     }
 
     fn is_on(&self, time: RecentTime) -> bool {
@@ -96,7 +107,7 @@ impl Private {
         now: RecentTime,
     ) -> Option<Private> {
         let mut periods = periods(disk, places, now).into_iter();
-        periods.find(|period| period.has(used)).map(|period| period.until)
+        periods.find(|period| period.has(used, now)).map(|period| period.until)
     }
 
     /// Turns private mode on, durably: from now on nothing is remembered, also by programs that run already.
@@ -113,7 +124,7 @@ impl Private {
         let (on, over): (Vec<_>, Vec<_>) =
             periods(disk, places, now).into_iter().partition(|period| period.is_on(now));
         // One that goes on has begun when it did.
-        let since = on.iter().map(|period| period.since).min().unwrap_or(now);
+        let since = on.iter().map(|period| period.start(now)).min().unwrap_or(now);
         let mut periods = ended(over, now);
         periods.push(Period { since, until: self });
         write(disk, places, &periods)
@@ -140,7 +151,7 @@ impl Private {
 /// Returns the periods, those that are on ended now, without those that were over a week ago.
 fn ended(periods: Vec<Period>, now: RecentTime) -> Vec<Period> {
     let ended = periods.into_iter().map(|period| match period.is_on(now) {
-        true => Period { until: Private::Until(now), ..period },
+        true => Period { since: period.start(now), until: Private::Until(now) },
         false => period,
     });
     let oldest = now.before(REMEMBERED_AS_FORGOTTEN);
@@ -182,6 +193,23 @@ mod tests {
     use super::*;
 
     const SECOND: i64 = 1_000_000;
+
+    #[test]
+    fn what_is_used_after_the_clock_was_set_back_is_used_in_private_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, places) = (store::disk::real(), RecentsFiles::below(dir.path()));
+        let at = |seconds: i64| RecentTime((2_000_000_000 + seconds) * SECOND);
+        let covers = |used, now| Private::covering(&*disk, &places, at(used), at(now)).is_some();
+        Private::WithoutEnd.turn_on(&*disk, &places, at(3_600)).unwrap();
+        assert!(covers(3_600, 3_601) && !covers(0, 3_601));
+        assert!(covers(0, 0) && covers(3_601, 1), "used before and after the clock was set");
+        assert!(!covers(-1_900_000_000, 1), "used before the machine was started");
+        // It goes on, and ends, from then on.
+        Private::WithoutEnd.turn_on(&*disk, &places, at(1)).unwrap();
+        assert!(covers(1, 2));
+        assert!(Private::turn_off(&*disk, &places, at(3)).unwrap());
+        assert!(covers(1, 4) && covers(2, 5_000) && !covers(3, 4));
+    }
 
     #[test]
     fn what_was_used_in_private_mode_is_known_afterwards() {
