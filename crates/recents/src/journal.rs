@@ -349,7 +349,7 @@ impl Recents {
     ///
     /// [`RecentsError`]; the copy before is as it was.
     pub fn snapshot(&mut self) -> Result<(), RecentsError> {
-        let durable = durable_journal(&self.places);
+        let durable = self.places.journal();
         if self.journal_path() == durable {
             return Ok(());
         }
@@ -376,7 +376,7 @@ impl Recents {
     ///
     /// As [`Recents::snapshot`].
     pub(crate) fn snapshot_if_older(&mut self, age: Duration) -> Result<(), RecentsError> {
-        let durable = durable_journal(&self.places);
+        let durable = self.places.journal();
         let copied = self.disk.stat(&durable).map_or(0, |stat| stat.mtime_ns / 1000);
         let is_old = copied < i128::from(self.now().before(age).0);
         if is_old { self.snapshot() } else { Ok(()) }
@@ -464,7 +464,7 @@ impl Recents {
         let volatile = self.policy.keeping(&*self.disk) == Keeping::Volatile;
         match &self.places.runtime {
             Some(dir) if volatile => dir.join("journal"),
-            _ => durable_journal(&self.places),
+            _ => self.places.journal(),
         }
     }
 
@@ -497,7 +497,7 @@ impl Recents {
 
     /// Fills a journal in memory that is not there yet from the copy on the disk.
     fn prepare(&mut self, path: &Path) -> Result<(), RecentsError> {
-        let durable = durable_journal(&self.places);
+        let durable = self.places.journal();
         if path == durable || self.disk.stat(&durable).is_err() {
             return Ok(());
         }
@@ -643,7 +643,7 @@ impl Recents {
     /// cannot be removed is tried again the next time.
     pub(crate) fn remove_unfinished(&mut self) {
         let before_ns = self.stale_before_ns();
-        for journal in [durable_journal(&self.places), self.journal_path()] {
+        for journal in [self.places.journal(), self.journal_path()] {
             if let Some(dir) = journal.parent() {
                 let _ = remove_all_stale(&*self.disk, dir, before_ns);
             }
@@ -659,7 +659,7 @@ impl Recents {
     fn remove_evidence(&mut self) -> Result<(), RecentsError> {
         self.remove_unfinished();
         let path = self.journal_path();
-        let mut journals = vec![durable_journal(&self.places)];
+        let mut journals = vec![self.places.journal()];
         if path != journals[0] {
             journals.push(path);
             // The copy on the disk names it too.
@@ -691,11 +691,6 @@ impl Recents {
         self.damage = Some(JournalDamage { journal: path.to_owned(), kept: Some(kept) });
         Ok(())
     }
-}
-
-/// Returns where the journal is on the disk.
-fn durable_journal(places: &RecentsFiles) -> PathBuf {
-    places.state.join("journal")
 }
 
 fn new_salt(disk: &dyn Disk, path: &Path) -> Result<Salt, RecentsError> {

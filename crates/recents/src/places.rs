@@ -83,6 +83,12 @@ impl RecentsFiles {
         }
     }
 
+    /// Returns the file of the journal on the disk, which in volatile mode is the copy of the one in memory.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.state.join("journal")
+    }
+
     /// Returns the file of the user's own rules.
     #[must_use]
     pub fn rules(&self) -> PathBuf {

@@ -236,6 +236,46 @@ fn the_end_of_the_daemon_copies_what_a_session_has_added() {
 }
 
 #[test]
+fn a_daemon_that_began_in_memory_goes_back_to_the_disk_when_the_rule_is_gone() {
+    for is_by_command in [true, false] {
+        let home = Home::make();
+        remember(&home, "before", 1);
+        unjank(&home, &["volatile", "on"]);
+        let daemon = Daemon::start(&home);
+        remember(&home, "in-memory", 1);
+        until("the addition to be in the list", || in_list(&home).contains("in-memory-0"));
+        if is_by_command {
+            unjank(&home, &["policy", "remove", "volatile"]);
+            assert!(!is_link(&home, LIST) && !is_link(&home, LINKS));
+        } else {
+            // By an editor.
+            home.write(".config/unjank/recent.rules", "");
+            until("the lists to be on the disk", || !is_link(&home, LIST));
+        }
+        remember(&home, "later", 1);
+        until("the addition to be in the list", || in_list(&home).contains("later-0"));
+        assert!(!is_link(&home, LIST));
+        daemon.end();
+        lose_memory(&home);
+        let list = unjank(&home, &["list", "--uris"]);
+        for name in ["before-0", "in-memory-0", "later-0"] {
+            assert!(list.contains(name), "{name} is lost: {list}");
+        }
+    }
+}
+
+#[test]
+fn the_rule_goes_with_the_lists_and_is_removed_once() {
+    let home = Home::make();
+    remember(&home, "ours", 1);
+    unjank(&home, &["volatile", "on"]);
+    assert_eq!(unjank(&home, &["policy", "remove", "volatile"]), "Removed: volatile\n");
+    assert!(!is_link(&home, LIST) && in_list(&home).contains("ours-0"));
+    let again = home.unjank(&["recent", "policy", "remove", "volatile"]);
+    assert_eq!(said(&again), "There is no rule: volatile\n");
+}
+
+#[test]
 fn what_is_forgotten_is_in_no_copy() {
     let home = Home::make();
     remember(&home, "zebra", 3);

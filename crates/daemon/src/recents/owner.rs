@@ -192,6 +192,8 @@ impl ServiceOwner {
             store::publish::make_directory(&*self.options.disk, parent)?;
             self.watch.add(&file)?;
         }
+        // Where there is no directory there are no rules; whoever makes them changes a list, too.
+        let _ = self.watch.add(&self.options.places.rules());
         Ok(())
     }
 

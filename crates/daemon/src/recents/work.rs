@@ -38,6 +38,8 @@ pub(super) enum RoundResult {
 /// The versions of the watched files, which show whether another program changed them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileVersions {
+    /// Where the journal is, as the rules say.
+    journal_path: PathBuf,
     pub(super) journal: Option<((u64, u64), u64)>,
     pub(super) xbel: Option<((u64, u64), u64, i128)>,
 }
@@ -96,9 +98,10 @@ impl Worker {
 impl FileVersions {
     /// Reads the current versions.
     pub(super) fn now(recents: &mut Recents) -> FileVersions {
-        let journal = recents.stamp();
+        let (journal_path, journal) = (recents.journal_path(), recents.stamp());
         let stat: Option<FileStat> = recents.disk().stat(&recents.places().xbel).ok();
-        FileVersions { journal, xbel: stat.map(|stat| (stat.identity, stat.len, stat.mtime_ns)) }
+        let xbel = stat.map(|stat| (stat.identity, stat.len, stat.mtime_ns));
+        FileVersions { journal_path, journal, xbel }
     }
 }
 
@@ -150,7 +153,37 @@ fn forget_all(
     }
 }
 
-/// Returns the paths of the watched files: the journal, the shared list, and the shared list in memory.
-pub(super) fn watched(recents: &mut Recents) -> [PathBuf; 3] {
-    [recents.journal_path(), recents.places().xbel.clone(), volatile::list_file(recents)]
+/// Returns the paths of the watched files: the journal, the one on the disk, to which programs add as soon as the lists are not to
+/// be in memory any more, the shared list, and the shared list in memory.
+pub(super) fn watched(recents: &mut Recents) -> [PathBuf; 4] {
+    let (journal, places) = (recents.journal_path(), recents.places());
+    [journal, places.journal(), places.xbel.clone(), volatile::list_file(recents)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use recents::{RecentsFiles, RememberingProgram};
+    use sys::clock::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn where_programs_add_when_the_rule_volatile_is_gone_is_watched_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Some(dir.path().join("run"));
+        let places = RecentsFiles { runtime, ..RecentsFiles::below(dir.path()) };
+        let (rules, disk) = (places.rules(), store::disk::real());
+        store::publish::make_directory(&*disk, rules.parent().unwrap()).unwrap();
+        store::publish::publish(&*disk, &rules, b"volatile\n").unwrap();
+        let clock = Arc::new(SystemClock::start());
+        let mut recents = Recents::new(places, RememberingProgram::Ordinary, disk.clone(), clock);
+        let (before, files) = (FileVersions::now(&mut recents), watched(&mut recents));
+        assert!(files.contains(&dir.path().join("run/journal")));
+        store::publish::publish(&*disk, &rules, b"").unwrap();
+        assert!(files.contains(&recents.journal_path()), "{files:?}");
+        // Neither of the two is there yet.
+        assert_ne!(FileVersions::now(&mut recents), before);
+    }
 }

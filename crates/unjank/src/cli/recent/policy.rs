@@ -137,8 +137,8 @@ impl Policy {
             Some(Command::Explain { file, app, mime, json }) => {
                 return explain(&mut recents, &file, app, mime, json || self.json, out);
             }
-            Some(Command::Remove { rule }) => return remove(&recents, &rule.join(" "), out),
-            Some(Command::On) => return remove(&recents, "off", out),
+            Some(Command::Remove { rule }) => return remove(&mut recents, &rule.join(" "), out),
+            Some(Command::On) => return remove(&mut recents, "off", out),
             Some(Command::Volatile { undo: true }) => {
                 volatile::off(&mut recents)?;
                 sayln!(out, "Removed: volatile")?;
@@ -190,14 +190,20 @@ fn tell_of_denied(recents: &mut Recents, out: &mut dyn Write) -> Result<(), Erro
 /// What a rule looks like, for somebody who typed another one.
 const FORMS: &str = "for example: deny path '~/Secret/**', deny type 'video/*', allow application okular, deny hidden";
 
-fn remove(recents: &Recents, line: &str, out: &mut dyn Write) -> Result<Verdict, Error> {
-    let was_there = change(recents, |rules| {
-        rules.remove(line).map_err(|error| {
-            Error::new(FailureCategory::User, format!("remove the rule {line:?}"))
-                .because(error)
-                .hint("list the rules with: unjank recent policy")
-        })
-    })?;
+fn remove(recents: &mut Recents, line: &str, out: &mut dyn Write) -> Result<Verdict, Error> {
+    let is_volatile = RetentionRule::parse(line) == Ok(Some(RetentionRule::Volatile))
+        && recents.limits().keeping == Keeping::Volatile;
+    if is_volatile {
+        volatile::off(recents)?;
+    }
+    let was_there = is_volatile
+        || change(recents, |rules| {
+            rules.remove(line).map_err(|error| {
+                Error::new(FailureCategory::User, format!("remove the rule {line:?}"))
+                    .because(error)
+                    .hint("list the rules with: unjank recent policy")
+            })
+        })?;
     match was_there {
         true => sayln!(out, "Removed: {line}")?,
         false => sayln!(out, "There is no rule: {line}")?,
