@@ -41,6 +41,7 @@ use sys::sqlite::SqliteError;
 
 use recents::projection::{ProjectionError, project};
 use recents::volatile::{self, VolatileError};
+use recents::writer::{self, WriterError};
 use recents::{RecentTime, Recents, RecentsError, RecentsFiles, Uri};
 
 pub use dconf::SettingsService;
@@ -147,6 +148,9 @@ pub enum Trouble {
     /// The lists that others read may still have the documents.
     #[error(transparent)]
     Lists(ProjectionError),
+    /// Another writer, which hangs, may bring back what it had read.
+    #[error(transparent)]
+    Writer(WriterError),
     /// What the file holds is not known.
     #[error("cannot read {path:?}")]
     Unread {
@@ -283,6 +287,8 @@ pub fn remove(
     chosen: &BTreeSet<DocumentName>,
 ) -> Vec<Trouble> {
     let mut troubles = Survey::default();
+    // A writer that is at work would take in again what it has read of the shared list.
+    let lock = troubles.read(writer::lock(recents).map_err(Trouble::Writer));
     troubles.read(recents.forget_used(&survey.last_uses(chosen)).map_err(Trouble::Journal));
     if selection.is_everything() {
         // Also what nobody could read.
@@ -292,6 +298,7 @@ pub fn remove(
     troubles.read(volatile::settle(recents).map_err(Trouble::Volatile));
     // Under KDE's lock, and with what its programs wrote meanwhile; what cannot be done so is done below.
     troubles.read(project(recents).map_err(Trouble::Lists));
+    drop(lock);
     let places = recents.places();
     stores::remove(places, recents.disk(), chosen, &mut troubles);
     dconf::remove_from_databases(places, settings, chosen, &mut troubles);

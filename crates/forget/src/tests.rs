@@ -1,7 +1,8 @@
 //! Removing documents from our list and the shared one, with other writers beside and clocks that were set.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use ::settings::changeset::Changeset;
 use recents::{RecentsFiles, RememberingProgram, writer};
@@ -19,6 +20,36 @@ impl SettingsService for NoSettings {
         _: &Changeset,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Err("nothing is in dconf".into())
+    }
+}
+
+/// A clock that looks, whenever it is asked, whether a writer could begin and would still find a document.
+#[derive(Debug)]
+struct WriterBeside {
+    clock: SystemClock,
+    places: RecentsFiles,
+    /// Whether the document was there, for each time at which one could begin; none while nobody looks.
+    found: Mutex<Option<Vec<bool>>>,
+}
+
+impl Clock for WriterBeside {
+    fn now(&self) -> SystemTime {
+        if let Some(found) = &mut *self.found.lock().unwrap() {
+            let lock = self.places.state.join("writer.lock");
+            let may_begin = store::disk::real().own(&lock, Duration::ZERO).unwrap().is_some();
+            let has = |path: &Path| {
+                let text = std::fs::read(path).unwrap_or_default();
+                String::from_utf8_lossy(&text).contains("/srv/gone")
+            };
+            if may_begin {
+                found.push(has(&self.places.xbel) || has(&self.places.journal()));
+            }
+        }
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
     }
 }
 
@@ -74,4 +105,27 @@ fn what_only_the_shared_list_has_with_a_time_to_come_is_forgotten() {
         writer::write(&mut recents).unwrap();
         assert_eq!(names(&mut recents), left);
     }
+}
+
+#[test]
+fn no_writer_is_at_work_until_what_is_forgotten_is_in_neither_list() {
+    let home = tempfile::tempdir().unwrap();
+    let places = RecentsFiles::below(home.path());
+    let (clock, found) = (SystemClock::start(), Mutex::default());
+    let clock = Arc::new(WriterBeside { clock, places: places.clone(), found });
+    let mut recents = recents(home.path(), clock.clone());
+    write_list(&places, &["gone", "other"], "2026-11-01T10:00:00Z");
+    writer::write(&mut recents).unwrap();
+    // Another program uses it meanwhile.
+    write_list(&places, &["gone", "other"], "2026-11-01T11:00:00Z");
+    let everything = Selection::default();
+    let survey = survey(&mut recents);
+    let chosen = survey.choose(&everything);
+    *clock.found.lock().unwrap() = Some(Vec::new());
+    let troubles = remove(&mut recents, &mut NoSettings, &survey, &everything, &chosen);
+    assert!(troubles.is_empty(), "{troubles:?}");
+    let found = clock.found.lock().unwrap().take().unwrap();
+    assert!(!found.contains(&true), "{found:?}");
+    assert_eq!(names(&mut recents), [""; 0]);
+    assert!(writer::lock(&recents).is_ok(), "the next one may begin");
 }

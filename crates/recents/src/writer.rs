@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use store::disk::FileLock;
+
 use super::journal::{Compacted, Recents, RecentsError};
 use super::projection::{Projected, ProjectionError, project};
 use super::volatile::{self, VolatileError};
@@ -62,17 +64,30 @@ pub struct RoundOutcome {
     pub compacted: Compacted,
 }
 
+/// Keeps other writers away until it is dropped: no round begins, and none goes on with what it read before.
+#[derive(Debug)]
+pub struct WriterLock(#[expect(dead_code, reason = "held, never read")] Box<dyn FileLock>);
+
+/// Keeps other writers away; one that is at work is waited for.
+///
+/// # Errors
+///
+/// [`WriterError::NotLocked`].
+pub fn lock(recents: &Recents) -> Result<WriterLock, WriterError> {
+    let path = recents.places().state.join("writer.lock");
+    store::publish::make_directory(recents.disk(), &recents.places().state)
+        .and_then(|()| recents.disk().own(&path, PATIENCE))
+        .and_then(|lock| lock.map(WriterLock).ok_or_else(|| io::ErrorKind::ResourceBusy.into()))
+        .map_err(|source| WriterError::NotLocked { path, source })
+}
+
 /// Does one round.
 ///
 /// # Errors
 ///
 /// The variant says what was done.
 pub fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
-    let path = recents.places().state.join("writer.lock");
-    let lock = store::publish::make_directory(recents.disk(), &recents.places().state)
-        .and_then(|()| recents.disk().own(&path, PATIENCE))
-        .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::ResourceBusy.into()));
-    let _lock = lock.map_err(|source| WriterError::NotLocked { path, source })?;
+    let _lock = lock(recents)?;
     recents.remove_unfinished();
     // What is kept of a damaged journal is as it was found.
     recents.repair()?;
