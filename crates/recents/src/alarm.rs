@@ -46,6 +46,12 @@ impl Watcher {
     ) -> io::Result<Option<Watcher>> {
         Ok(disk.own(&lock_of(places), patience)?.map(Watcher))
     }
+
+    /// Says whether a process watches, without being in the way of one that is about to.
+    #[must_use]
+    pub fn is_there(disk: &dyn Disk, places: &RecentsFiles) -> bool {
+        disk.lock_holder(&lock_of(places)).is_some()
+    }
 }
 
 impl WriterNotifier {

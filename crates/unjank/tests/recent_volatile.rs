@@ -276,6 +276,17 @@ fn the_rule_goes_with_the_lists_and_is_removed_once() {
 }
 
 #[test]
+fn the_question_where_the_lists_are_locks_nothing() {
+    let home = Home::make();
+    let lock = home.at(".local/state/unjank/recents/watcher.lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    assert!(unjank_status(&home).contains("\"watched\": false"));
+    assert!(!lock.exists(), "who has it for a moment keeps a writer from starting");
+    let _held = store::disk::real().own(&lock, Duration::ZERO).unwrap().unwrap();
+    assert!(unjank_status(&home).contains("\"watched\": true"));
+}
+
+#[test]
 fn what_is_forgotten_is_in_no_copy() {
     let home = Home::make();
     remember(&home, "zebra", 3);

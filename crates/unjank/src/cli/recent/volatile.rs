@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use recents::login::{self, LoginError, LoginService, UNIT};
@@ -174,8 +173,7 @@ fn status(recents: &mut Recents, as_json: bool, out: &mut dyn Write) -> Result<V
         let now = i128::from(recents.now().0) * 1000;
         u64::try_from((now - stat.mtime_ns) / 1_000_000_000).ok()
     };
-    let is_watched = Watcher::of(recents.disk(), recents.places(), Duration::ZERO)
-        .is_ok_and(|watcher| watcher.is_none());
+    let is_watched = Watcher::is_there(recents.disk(), recents.places());
     if as_json {
         let lists: Vec<Json> = lists
             .iter()
