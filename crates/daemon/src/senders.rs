@@ -87,6 +87,21 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_without_an_answer_is_asked_for_again() {
+        let mut senders = Senders::<u32>::default();
+        for number in 0..2 * MOST {
+            assert!(senders.is_new(":1.5"), "{number}");
+            senders.learn(":1.5", Err("its files cannot be read".to_owned()));
+            assert!(senders.identity(":1.5").is_some_and(Result::is_err));
+            senders.forget(":1.5");
+        }
+        assert!(senders.is_forgotten(":1.5") && senders.oldest_first.is_empty());
+        assert!(senders.is_new(":1.5"));
+        senders.learn(":1.5", Ok(7));
+        assert_eq!(senders.identity(":1.5"), Some(&Ok(7)));
+    }
+
+    #[test]
     fn many_senders_take_bounded_memory() {
         let mut senders = Senders::<u32>::default();
         for number in 0..10_000 {
