@@ -1,9 +1,11 @@
 //! Whether a database file is intact, and what can be salvaged from one that is not.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use gvdb::{GvdbTable, Image, Salvaged, Stamp};
 use serde::Serialize;
+use store::disk::Disk;
 use xdg::keyfile::KeyFile;
 
 /// The condition of one database file.
@@ -47,6 +49,15 @@ pub enum ChecksumState {
     Bad,
     /// The file has none: another program wrote it.
     None,
+}
+
+/// Returns whether a file is there, and its database cannot be read or not as a whole.
+#[must_use]
+pub fn is_damaged(disk: &dyn Disk, path: &Path) -> bool {
+    match disk.read(path) {
+        Ok(bytes) => DatabaseReport::of(path, &bytes).state == DatabaseState::Damaged,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 impl DatabaseReport {

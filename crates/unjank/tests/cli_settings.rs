@@ -251,6 +251,40 @@ fn undo_and_restore_leave_what_is_locked() {
     });
 }
 
+#[test]
+fn a_damaged_database_is_repaired_before_a_snapshot_is_restored_as_a_whole() {
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        for key in ["/a/first", "/a/second"] {
+            let daemon = bus.serve(OURS, &["--names", "dconf"]);
+            said(&bus, &["write", key, "1"]);
+            daemon.end(Signal::TERM);
+        }
+        let listed: serde_json::Value =
+            serde_json::from_str(&said(&bus, &["snapshots", "--json"])).unwrap();
+        let first = listed["snapshots"][0]["name"].as_str().unwrap().to_owned();
+        let whole = std::fs::read(bus.user_database()).unwrap();
+        let cut = whole[..whole.len() - 20].to_vec();
+        let no_header = [&[b'x'; 24], &whole[24..]].concat();
+        for damaged in [cut, no_header] {
+            std::fs::write(bus.user_database(), damaged).unwrap();
+            let daemon = bus.serve(OURS, &["--names", "dconf"]);
+            for words in [&["restore", &first, "--dry-run"][..], &["restore", &first]] {
+                let (code, text) = refused(&bus, words);
+                assert_eq!(code, 2, "{text}");
+                assert!(text.contains("is damaged"), "{text}");
+                assert!(text.contains("hint: the settings service repairs it"), "{text}");
+            }
+            said(&bus, &["write", "/a/third", "1"]);
+            let text = said(&bus, &["restore", &first]);
+            assert!(text.starts_with("2 keys changed to what"), "{text}");
+            assert_eq!(said(&bus, &["dump", "/"]), "[a]\nfirst=1\n");
+            said(&bus, &["write", "/a/second", "1"]);
+            daemon.end(Signal::TERM);
+        }
+    });
+}
+
 /// Runs a shell command as another user, who owns nothing of ours.
 fn as_somebody_else(dir: &Path, script: &str) {
     let mut command = Command::new("sh");

@@ -58,6 +58,12 @@ impl Current {
         Some(VariantView::inside(table.value(key)?, table.order()).to_variant())
     }
 
+    /// Returns the file of a database if it is damaged: the service may know more of its keys.
+    pub(super) fn damaged_file(&self, id: &DatabaseId) -> Option<&std::path::Path> {
+        let path = self.sources.get(id)?.path();
+        settings::inspection::is_damaged(&*store::disk::real(), path).then_some(path)
+    }
+
     /// Returns all of the user's keys.
     pub(super) fn table(&self, id: &DatabaseId) -> Database {
         let Some(table) = self.sources.get(id).and_then(ProfileDatabase::table) else {

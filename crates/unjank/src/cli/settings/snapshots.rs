@@ -122,16 +122,19 @@ impl Snapshots {
 impl Restore {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Verdict, Error> {
         let state = self.choose(list()?)?;
+        let failed = || Error::new(FailureCategory::Config, format!("restore {}", state.name));
         let Some(table) = &state.table else {
-            return Err(Error::new(FailureCategory::Config, format!("restore {}", state.name))
-                .because("the snapshot is damaged")
-                .hint(format!(
-                    "print its readable keys with: unjank settings salvage {} --print",
-                    state.path.display()
-                )));
+            return Err(failed().because("the snapshot is damaged").hint(format!(
+                "print its readable keys with: unjank settings salvage {} --print",
+                state.path.display()
+            )));
         };
         let id = &state.database;
         let current = Current::open(std::iter::once(id));
+        if let Some(path) = current.damaged_file(id) {
+            let hint = "the settings service repairs it with the next change of a key";
+            return Err(failed().because(format!("{} is damaged", path.display())).hint(hint));
+        }
         let mut changes = Changeset::default();
         let mut left = Vec::new();
         let is_wanted =
