@@ -159,6 +159,11 @@ impl ServiceOwner {
             }
             match self.wait(&mut stopped).await {
                 Event::Stop => break,
+                Event::Done(None) => {
+                    // Without it programs start writers, as they do without this service.
+                    tracing::error!("nobody writes recent documents any more");
+                    break;
+                }
                 event => self.handle(event),
             }
         }
@@ -259,8 +264,12 @@ impl ServiceOwner {
                     self.touch();
                 }
             }
-            Event::Incoming(Incoming::Answered) | Event::Due | Event::Touched | Event::Stop => {}
-            Event::Done(done) => self.done(done),
+            Event::Done(Some(done)) => self.done(done),
+            Event::Incoming(Incoming::Answered)
+            | Event::Due
+            | Event::Touched
+            | Event::Done(None)
+            | Event::Stop => {}
         }
     }
 
@@ -281,10 +290,10 @@ impl ServiceOwner {
         }
     }
 
-    fn done(&mut self, done: Option<RoundResult>) {
+    fn done(&mut self, done: RoundResult) {
         match done {
-            Some(RoundResult::Written(waiting, result)) => self.written(waiting, result),
-            Some(RoundResult::Forgot(reply_to, result)) => {
+            RoundResult::Written(waiting, result) => self.written(waiting, result),
+            RoundResult::Forgot(reply_to, result) => {
                 self.seen = None;
                 self.touch();
                 let Some(server) = &mut self.server else { return };
@@ -293,12 +302,7 @@ impl ServiceOwner {
                     Err(error) => server.failed(&reply_to, &error),
                 }
             }
-            Some(RoundResult::Snapshot) => {}
-            None => {
-                tracing::error!("nobody writes recent documents any more");
-                self.watcher = None;
-                self.due = None;
-            }
+            RoundResult::Snapshot => {}
         }
     }
 
@@ -505,10 +509,7 @@ impl ServiceOwner {
         }
         self.worker.run(Job::Snapshot);
         while !self.worker.is_idle() {
-            let done = self.worker.next().await;
-            if done.is_none() {
-                break;
-            }
+            let Some(done) = self.worker.next().await else { break };
             self.done(done);
         }
         if let Some(server) = &mut self.server {
