@@ -154,36 +154,34 @@ mod tests {
         assert_eq!(std::fs::read(&salt).unwrap().len(), 16);
     }
 
+    /// Returns one of a home with these rules.
+    fn concealer(home: &Path, rules: &[u8]) -> PathConcealer {
+        let (disk, files) = (store::disk::real(), RecentsFiles::below(home));
+        store::publish::make_directory(&*disk, files.rules().parent().unwrap()).unwrap();
+        publish(&*disk, &files.rules(), rules).unwrap();
+        PathConcealer::open(disk, home, Some(&files)).unwrap()
+    }
+
     #[test]
     fn an_excluded_path_is_a_hash_that_is_the_same_each_time_and_others_stay() {
         let home = tempfile::tempdir().unwrap();
-        let files = RecentsFiles::below(home.path());
-        let rules = files.rules();
-        let disk = store::disk::real();
-        store::publish::make_directory(&*disk, rules.parent().unwrap()).unwrap();
-        publish(&*disk, &rules, b"deny path /srv/secret/**\n").unwrap();
-        let mut concealer =
-            PathConcealer::open(Arc::clone(&disk), home.path(), Some(&files)).unwrap();
+        let rules = b"deny path /srv/secret/**\n";
+        let mut concealer = concealer(home.path(), rules);
         let at = SystemTime::UNIX_EPOCH;
         let once = concealer.stored_path("/srv/secret/a/b.txt", "kate", at);
         assert!(once.starts_with("excluded:") && !once.contains("secret"), "{once}");
         assert_eq!(concealer.stored_path("/srv/secret/a/b.txt (deleted)", "kate", at), once);
         assert_ne!(concealer.stored_path("/srv/secret/a/c.txt", "kate", at), once);
         assert_eq!(concealer.stored_path("/srv/open/c.txt", "kate", at), "/srv/open/c.txt");
-        let mut again = PathConcealer::open(disk, home.path(), Some(&files)).unwrap();
+        let mut again = self::concealer(home.path(), rules);
         assert_eq!(again.stored_path("/srv/secret/a/b.txt", "kate", at), once, "the salt is kept");
     }
 
     #[test]
     fn a_place_that_a_rule_excludes_is_a_hash_whatever_else_excludes_it() {
         let home = tempfile::tempdir().unwrap();
-        let files = RecentsFiles::below(home.path());
-        let rules = files.rules();
-        let disk = store::disk::real();
-        store::publish::make_directory(&*disk, rules.parent().unwrap()).unwrap();
-        publish(&*disk, &rules, b"deny\tpath\t/opt/clients/**\ndeny application kate\n").unwrap();
         let mut concealer =
-            PathConcealer::open(Arc::clone(&disk), home.path(), Some(&files)).unwrap();
+            concealer(home.path(), b"deny\tpath\t/opt/clients/**\ndeny application kate\n");
         let mut is_hash = |path: &str, program: &str| {
             let stored = concealer.stored_path(path, program, SystemTime::UNIX_EPOCH);
             assert!(stored == path || stored.starts_with("excluded:"), "{stored}");
@@ -197,6 +195,22 @@ mod tests {
         }
         for document in ["/run/user/1000/doc/1f/a", "/run/user/1000/gvfs/smb:/a", "/run/media/a"] {
             assert!(is_hash(document, "kate"), "{document}");
+        }
+    }
+
+    #[test]
+    fn while_the_rules_cannot_be_read_every_path_is_a_hash() {
+        let home = tempfile::tempdir().unwrap();
+        let rules = RecentsFiles::below(home.path()).rules();
+        drop(concealer(home.path(), b""));
+        std::fs::remove_file(&rules).unwrap();
+        std::fs::create_dir(&rules).unwrap();
+        let files = RecentsFiles::below(home.path());
+        let mut unread =
+            PathConcealer::open(store::disk::real(), home.path(), Some(&files)).unwrap();
+        for path in ["/opt/clients/a", "/home/ann/a"] {
+            let stored = unread.stored_path(path, "vim", SystemTime::UNIX_EPOCH);
+            assert!(stored.starts_with("excluded:"), "{stored}");
         }
     }
 }

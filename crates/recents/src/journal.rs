@@ -388,6 +388,7 @@ impl Recents {
         self.disk.stat(&path).ok().map(|stat| (stat.identity, stat.len))
     }
 
+    /// Says whether the user's rules are not known.
     pub(crate) fn has_unreadable_rules(&mut self) -> bool {
         self.policy.is_unreadable(&*self.disk)
     }

@@ -18,5 +18,6 @@ mod recents_damage;
 mod recents_glib;
 #[path = "recents.rs"]
 mod recents_list;
+mod recents_policy;
 mod recents_projection;
 mod recents_texts;

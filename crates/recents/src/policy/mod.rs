@@ -242,9 +242,11 @@ impl RetentionPolicy {
     }
 
     /// Says whether the last of the user's rules about places that matches is one that denies, whatever other rules and private
-    /// mode say.
+    /// mode say. Rules that cannot be read may deny any place.
     pub fn denies_place(&mut self, disk: &dyn Disk, subject: PolicySubject<'_>) -> bool {
-        self.refresh(disk);
+        if self.is_unreadable(disk) {
+            return true;
+        }
         let path = subject.uri.to_path();
         let last = self.rules.iter().rev().find_map(|(_, rule)| match rule {
             RetentionRule::Condition(
