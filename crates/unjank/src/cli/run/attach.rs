@@ -109,10 +109,13 @@ fn find(mounts: &Mounts, target: &str) -> Result<Processes, Error> {
             .because("this command runs in it")
             .hint("give a process or a unit that this command is no part of"));
     }
-    processes.check_control().map_err(|error| {
-        Error::new(FailureCategory::User, format!("attach to {target}"))
-            .because(error)
-            .hint("attach as the user whom it belongs to, or as root")
-    })?;
-    Ok(processes)
+    match processes.check_control() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Error::new(FailureCategory::User, format!("attach to {target}"))
+                .because(error)
+                .hint("attach as the user whom it belongs to, or as root"))
+        }
+        // Without a freezer it gets another class, and is not held. It may also have ended.
+        _ => Ok(processes),
+    }
 }
