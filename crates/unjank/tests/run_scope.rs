@@ -21,6 +21,19 @@ slice=/sys/fs/cgroup/manager/background.slice
 until $UNJANK run -- grep -q background.slice /proc/self/cgroup; do :; done
 jobs() { $UNJANK jobs --json | tr -d ' \n'; }
 job() { $UNJANK jobs --json | sed -n 's/.*"job": \([0-9]*\).*/\1/p'; }
+mkfifo /run/pipe
+# Starts a job with a descendant, in its scope, and holds it.
+start() {
+    $UNJANK run -- sh -c 'echo up > /run/pipe; sleep 1000 & sleep 1000' &
+    supervisor=$!
+    read line < /run/pipe
+    scope=$slice/unjank-run-$supervisor.scope
+    [ -d $scope/unjank-job ] || { kill $supervisor; wait $supervisor || start; return; }
+    until [ -n "$(job)" ]; do :; done
+    $UNJANK jobs pause $supervisor
+    grep -q 1 $scope/unjank-job/cgroup.freeze
+    keeper=$(cat $scope/unjank-keeper/cgroup.procs)
+}
 "#;
 
 /// Runs a script beside a manager, where there can be one.
@@ -56,18 +69,6 @@ echo clean
 fn a_frozen_job_goes_on_or_ends_when_one_of_ours_is_killed() {
     in_time(|| {
         let script = r#"
-mkfifo /run/pipe
-start() {
-    $UNJANK run -- sh -c 'echo up > /run/pipe; sleep 1000 & sleep 1000' &
-    supervisor=$!
-    read line < /run/pipe
-    scope=$slice/unjank-run-$supervisor.scope
-    [ -d $scope/unjank-job ] || { kill $supervisor; wait $supervisor || start; return; }
-    until [ -n "$(job)" ]; do :; done
-    $UNJANK jobs pause $supervisor
-    grep -q 1 $scope/unjank-job/cgroup.freeze
-    keeper=$(cat $scope/unjank-keeper/cgroup.procs)
-}
 start
 kill -9 $supervisor
 until ! grep -q 1 $scope/unjank-job/cgroup.freeze 2>/dev/null; do :; done
@@ -99,17 +100,6 @@ echo clean
 fn a_frozen_job_whose_two_processes_were_killed_at_once_goes_on_at_the_next_look() {
     in_time(|| {
         let script = r#"
-mkfifo /run/pipe
-start() {
-    $UNJANK run -- sh -c 'echo up > /run/pipe; sleep 1000 & sleep 1000' &
-    supervisor=$!
-    read line < /run/pipe
-    scope=$slice/unjank-run-$supervisor.scope
-    [ -d $scope/unjank-job ] || { kill $supervisor; wait $supervisor || start; return; }
-    until [ -n "$(job)" ]; do :; done
-    $UNJANK jobs pause $supervisor
-    keeper=$(cat $scope/unjank-keeper/cgroup.procs)
-}
 start
 # Somebody lives who owns it.
 $UNJANK jobs >/dev/null

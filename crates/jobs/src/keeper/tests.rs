@@ -1,0 +1,105 @@
+//! A keeper of a directory that imitates a cgroup, by a clock that is set.
+
+use std::fs;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+
+use super::*;
+
+#[derive(Debug, Default)]
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A keeper of a directory that imitates a cgroup, the channel to it and its control socket.
+struct KeptDirectory<'t> {
+    channel: OwnedFd,
+    control_socket: &'t Path,
+}
+
+impl KeptDirectory<'_> {
+    fn run(directory: &Path, clock: &SetClock, test: impl FnOnce(&KeptDirectory<'_>)) {
+        let control_socket = directory.join("control");
+        let options = KeeperOptions {
+            command: Vec::new(),
+            subject: JobProcesses::Found(Processes::Cgroup(Cgroup::imitated_by(directory))),
+            limits: ControllerLimits::default(),
+            pauses: HoldPolicy::WhenAsked,
+            disks: Vec::new(),
+            issued: None,
+            outside: None,
+            mailbox: None,
+            launches: None,
+            control_socket: Some(PrivateSocket::listen_at(control_socket.clone()).unwrap()),
+        };
+        let (ours, theirs) = socket::pair().unwrap();
+        std::thread::scope(|scope| {
+            sys::thread::spawn_scoped(scope, "keeper", move || keep(options, &theirs, clock))
+                .unwrap();
+            let kept = KeptDirectory { channel: ours, control_socket: &control_socket };
+            kept.send(KeeperCommand::Started(1));
+            test(&kept);
+        });
+    }
+
+    fn send(&self, command: KeeperCommand) {
+        send(&self.channel, &command).unwrap();
+    }
+
+    fn ask(&self, request: ControlRequest) -> JobStatus {
+        loop {
+            // On a busy machine an answer may come too late.
+            if let Ok(status) = ask(self.control_socket, request) {
+                return status;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_held_does_not_count_as_held() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody writes a directory, whoever he is.
+    fs::create_dir(directory.path().join("cgroup.freeze")).unwrap();
+    KeptDirectory::run(directory.path(), &SetClock::default(), |kept| {
+        let status = kept.ask(ControlRequest::Pause);
+        assert!(status.paused && !status.watched.held, "{status:?}");
+    });
+}
+
+#[test]
+fn a_signal_lets_a_paused_job_run_for_a_while_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let freezer = directory.path().join("cgroup.freeze");
+    fs::File::options().write(true).create_new(true).open(&freezer).unwrap();
+    let clock = SetClock::default();
+    KeptDirectory::run(directory.path(), &clock, |kept| {
+        let is_frozen = || {
+            // The second answer comes after a sample.
+            kept.ask(ControlRequest::Status);
+            let status = kept.ask(ControlRequest::Status);
+            let frozen = fs::read_to_string(&freezer).unwrap() == "1";
+            assert_eq!((status.paused, status.watched.held), (true, frozen));
+            frozen
+        };
+        kept.ask(ControlRequest::Pause);
+        assert!(is_frozen());
+        for signal in [0, 5000] {
+            clock.0.store(signal, Ordering::SeqCst);
+            kept.send(KeeperCommand::Wake);
+            assert!(!is_frozen());
+            clock.0.store(signal + 1990, Ordering::SeqCst);
+            assert!(!is_frozen());
+            clock.0.store(signal + 2020, Ordering::SeqCst);
+            assert!(is_frozen());
+        }
+    });
+}
