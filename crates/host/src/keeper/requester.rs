@@ -275,8 +275,9 @@ impl Others {
     }
 }
 
-/// Returns the foreground job of a terminal; `None` if there is none, or if programs name different ones. `None` also for a shell with jobs, which ignores SIGTSTP: the requester is one of
-/// them, in the background, or has left the session, and the shell receives what is typed.
+/// Returns the foreground job of a terminal; `None` if there is none, or if programs name different ones. `None` also for a shell with
+/// jobs, which ignores SIGTSTP: the requester is one of them, in the background, or has left the session, and the shell receives what is
+/// typed.
 fn job_in_front(terminal: CallerTerminal) -> Option<Job> {
     let there: Vec<ProcessStat> = processes_at(terminal).map(|(_, stat)| stat).collect();
     let front = |stat: &ProcessStat| Job { group: stat.foreground, session: stat.session };

@@ -159,6 +159,7 @@ impl Terminal {
         let is_front = requester.as_ref().is_some_and(|requester| requester.is_in_front(device));
         let front = if is_front { Front::Caller } else { Front::Others };
         let pair = Pair::new(outer.ok()?, device, numbers, input, front).ok()?;
+        ioctl_tiocsctty(pair.held.as_ref()?).ok()?;
         Some(Terminal { requester, kind: DescriptorKind::Ours(Box::new(pair)) })
     }
 
@@ -366,7 +367,6 @@ impl Pair {
         }
         tcsetattr(&held, OptionalActions::Now, &first)?;
         tcsetwinsize(&held, tcgetwinsize(&outer)?)?;
-        ioctl_tiocsctty(&held)?;
         let first = tcgetattr(&held)?;
         let inner_name = std::fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd()))?;
         let inner_device = terminal_number(fstat(&held)?.st_rdev);
@@ -576,41 +576,14 @@ impl Pair {
 mod tests {
     use super::*;
 
-    /// Returns a pair of other files than terminals.
-    fn pair(inner: &str, outer: &str) -> Pair {
+    #[test]
+    fn output_without_end_is_left_for_later() {
         let open = |path| {
             OwnedFd::from(std::fs::File::options().read(true).write(true).open(path).unwrap())
         };
-        let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        Pair {
-            outer: open(outer),
-            device: 0,
-            numbers: Vec::new(),
-            inner: open(inner),
-            held: None,
-            input: Input::Always,
-            inner_name: PathBuf::new(),
-            inner_device: 0,
-            is_read: false,
-            reading_due: Duration::ZERO,
-            first: tcgetattr(&screen).unwrap(),
-            typed_before: 0,
-            end_of_input: 4,
-            was_in_front: false,
-            changed: None,
-            left_until: Duration::ZERO,
-            held_until: Duration::ZERO,
-            stopped: false,
-            finished: false,
-            open: true,
-            to_inner: Vec::new(),
-            to_outer: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn output_without_end_is_left_for_later() {
-        let mut pair = pair("/dev/zero", "/dev/null");
+        let outer = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let mut pair = Pair::new(outer, 0, Vec::new(), Input::Always, Front::Others).unwrap();
+        (pair.inner, pair.outer) = (open("/dev/zero"), open("/dev/null"));
         let mut pieces = 0;
         pair.copy_out(|_| pieces += 1).unwrap();
         assert_eq!(pieces, MOST_PIECES);
