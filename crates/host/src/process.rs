@@ -121,10 +121,8 @@ impl ProcessStat {
 /// Returns the time since boot in the ticks of [`ProcessStat::began`].
 #[must_use]
 pub fn ticks_now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let part = u64::try_from(time.tv_nsec).unwrap_or(0) / (1_000_000_000 / TICKS);
-    seconds * TICKS + part
+    let time = sys::clock::since_boot();
+    time.as_secs() * TICKS + u64::from(time.subsec_nanos()) / (1_000_000_000 / TICKS)
 }
 
 /// How a command ended, as its status of `waitpid(2)` says.

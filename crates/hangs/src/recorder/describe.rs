@@ -2,9 +2,9 @@
 //!
 //! Names are read from large files, which takes a while the first time; the thread that looks at programs never waits for it.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, SystemTime};
 
@@ -20,17 +20,13 @@ use trace::stack::{FILE_TIME_LIMIT, FRAMES, KnownRegisters, Unwinder};
 use trace::syscall::call_name;
 
 use super::callers::{CallChain, WaitCallers, evidence_of};
-use super::cause::{
-    DescribedWait, cause_of, is_in_call_of, is_sampled, merged, with_chain, with_stack,
-};
+use super::cause::{cause_of, is_in_call_of, is_sampled, merged, with_chain, with_stack};
 use super::identity::{HangIdentity, suspended_ns};
 use super::places::{PlaceEvidence, PlaceKind};
+use super::work::{DescribeWork, HangDraft, PlaceAnswer, SharedCounters, StackBytes, WorkQueue};
 use crate::codec::MAX_FRAMES;
 use crate::excluded::PathConcealer;
-use crate::kernel::EventWait;
-use crate::model::{
-    CallObject, Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts, WatchedPeriod,
-};
+use crate::model::{CallObject, Hang, HangCause, HangFrame, HangRecord, ObjectKind, UnseenParts};
 use crate::store::HangStore;
 
 /// After this many different stacks all caches are cleared: a recorder runs for weeks.
@@ -39,135 +35,12 @@ const CACHED_STACKS: usize = 500;
 const KEPT: Duration = Duration::from_secs(20);
 /// The most records that wait for a disk that takes none.
 const BACKLOG: usize = 256;
-/// The most copies of stacks that wait for this thread.
-pub(crate) const COPIES: usize = 96;
 /// Functions that wait for an answer of the display are among so many of the innermost ones.
 const INNERMOST: usize = 6;
 /// The function that runs a loop is among so many, of which there are as many as a part of the stack has.
 const INNERMOST_OF_PART: usize = 12;
 /// The most hangs whose stacks are collected at a time.
 const OPEN_HANGS: usize = 512;
-
-/// Work for the thread.
-#[derive(Debug)]
-pub(crate) enum DescribeWork {
-    /// The stack of a wait, to classify it, or the innermost part of it.
-    Place {
-        process: u32,
-        call: u32,
-        wait: EventWait,
-        display: Option<bool>,
-        copy: StackBytes,
-        is_part: bool,
-    },
-    /// The stack of a call that a hang waits in.
-    Stack { key: u64, process: u32, number: u32, copy: StackBytes },
-    /// A sample of a thread that runs.
-    Sample { key: u64, process: u32, registers: KnownRegisters, bytes: Vec<u8>, stands_for_ns: u64 },
-    /// A hang has reached a length at which it is stored, or has ended.
-    Hang(Box<HangDraft>),
-    /// An absence was no hang.
-    Dropped { key: u64 },
-    /// A period has passed.
-    Watched(WatchedPeriod),
-    /// A process has ended, or runs another program.
-    Forget { process: u32 },
-    /// Everything is to be durable.
-    Sync,
-}
-
-/// A copy of the stack of a blocked thread.
-#[derive(Debug)]
-pub(crate) struct StackBytes {
-    pub(crate) ip: u64,
-    pub(crate) sp: u64,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// What is read of a wait to classify it.
-#[derive(Debug)]
-pub(crate) struct CopiedWait {
-    pub(crate) copy: StackBytes,
-    /// The descriptors that it waits for, where they can be read.
-    pub(crate) polled: Option<Vec<i32>>,
-    /// Whether of its stack there is the innermost part alone.
-    pub(crate) is_part: bool,
-}
-
-/// A hang without its stack.
-#[derive(Debug)]
-pub(crate) struct HangDraft {
-    /// The number of the absence.
-    pub(crate) key: u64,
-    /// When it began, of the monotonic clock in nanoseconds.
-    pub(crate) began_ns: u64,
-    /// The fields that are known; number, cause and stack are not.
-    pub(crate) hang: Hang,
-    /// The waits whose stacks were described.
-    pub(crate) descriptions: Vec<DescribedWait>,
-}
-
-/// The answer about a wait.
-#[derive(Debug)]
-pub(crate) struct PlaceAnswer {
-    pub(crate) process: u32,
-    pub(crate) wait: EventWait,
-    /// None if the part of the stack says too little.
-    pub(crate) evidence: Option<PlaceEvidence>,
-    /// Its callers that show the same of other waits.
-    pub(crate) chain: Option<CallChain>,
-}
-
-/// Counters that the two threads share.
-#[derive(Debug, Default)]
-pub(crate) struct SharedCounters {
-    /// Copies of stacks that wait.
-    pub(crate) copies: AtomicUsize,
-    /// Hangs that could not be stored since that was last reported.
-    pub(crate) lost: AtomicU32,
-}
-
-/// What connects the thread that observes with the one that describes.
-#[derive(Debug)]
-pub(crate) struct RecorderLink {
-    pub(crate) work: Sender<DescribeWork>,
-    pub(crate) answers: Receiver<PlaceAnswer>,
-    pub(crate) counters: Arc<SharedCounters>,
-}
-
-impl RecorderLink {
-    /// Sends work to the other thread, which lives as long as this one.
-    pub(crate) fn send(&self, work: DescribeWork) {
-        let _ = self.work.send(work);
-    }
-
-    /// Returns whether another copy of a stack may be sent.
-    pub(crate) fn has_room(&self) -> bool {
-        self.counters.copies.load(Ordering::Relaxed) < COPIES
-    }
-
-    /// Counts a copy of a stack that is about to be sent.
-    pub(crate) fn count_copy(&self) {
-        self.counters.copies.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Work that waits.
-#[derive(Debug, Default)]
-struct WorkQueue(VecDeque<DescribeWork>);
-
-impl WorkQueue {
-    /// Takes what is to be done next. What waits are is asked for the time that goes on: it comes before stacks of hangs, but not before
-    /// it is known that a process runs another program.
-    fn take(&mut self) -> Option<DescribeWork> {
-        let mut before = self.0.iter();
-        let first = before.position(|item| {
-            matches!(item, DescribeWork::Place { .. } | DescribeWork::Forget { .. })
-        });
-        let is_place = |at: &usize| matches!(self.0.get(*at), Some(DescribeWork::Place { .. }));
-        self.0.remove(first.filter(is_place).unwrap_or(0))
-    }
-}
 
 /// A stack of an absence.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -526,6 +399,7 @@ mod tests {
     use super::super::cause::tests::share;
     use super::*;
     use crate::model::CallShare;
+    use crate::recorder::cause::DescribedWait;
 
     /// A describer with a store of its own, and what it told.
     struct DescriberFixture {
@@ -625,35 +499,6 @@ mod tests {
         let pipe = format!("{NAMED_PIPE}/home/ann/p");
         assert_eq!(path(ObjectKind::Other, &pipe).as_deref(), Some("/home/ann/p"));
         assert_eq!(path(ObjectKind::Child, "sh (7) at /home"), None);
-    }
-
-    #[test]
-    fn what_waits_are_is_found_out_before_hangs_are_described() {
-        let place = |process: u32| DescribeWork::Place {
-            process,
-            call: 7,
-            wait: EventWait { place: (1, 2), subject: 3 },
-            display: None,
-            copy: StackBytes { ip: 1, sp: 2, bytes: Vec::new() },
-            is_part: false,
-        };
-        let mut queue = WorkQueue::default();
-        queue.0.extend([
-            DescribeWork::Dropped { key: 1 },
-            DescribeWork::Sync,
-            place(1),
-            place(2),
-            DescribeWork::Dropped { key: 2 },
-            DescribeWork::Forget { process: 3 },
-            place(3),
-        ]);
-        let order: Vec<String> =
-            std::iter::from_fn(|| queue.take()).map(|item| format!("{item:.20?}")).collect();
-        let begins = ["Place", "Place", "Dropped", "Sync", "Dropped", "Forget", "Place"];
-        assert_eq!(order.len(), begins.len());
-        for (item, begin) in order.iter().zip(begins) {
-            assert!(item.starts_with(begin), "{order:?}");
-        }
     }
 
     #[test]

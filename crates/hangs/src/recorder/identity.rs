@@ -1,6 +1,11 @@
 //! What stays the same of a hang that is stored several times while it goes on.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
+use sys::clock::since_boot;
+
+use super::nanoseconds;
 
 /// A moment that moves by more than this was moved by somebody who set the clock, in nanoseconds.
 const SET_NS: u64 = 1_000_000_000;
@@ -31,13 +36,10 @@ impl HangIdentity {
 
 /// Returns for how long this machine was suspended since it was started, in nanoseconds.
 pub(super) fn suspended_ns() -> u64 {
-    let of = |clock| {
-        let time = clock_gettime(clock);
-        i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
-    };
-    // In this order: between the two no time is taken for a suspend.
-    let boot = of(ClockId::Boottime);
-    u64::try_from(boot - of(ClockId::Monotonic)).unwrap_or(0)
+    // In this order: what passes between the two is not taken for a suspend.
+    let on = since_boot();
+    let awake = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+    nanoseconds(on.saturating_sub(awake))
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod sampling;
 mod service;
 mod sleeping;
 mod turns;
+mod work;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,12 +43,13 @@ use trace::backend::bpf::served::ServedError;
 use trace::stack::names::SymbolSources;
 use wakeups::kernel::WakeupTracer;
 
-use self::describe::{DescribeWork, HangDescriber, RecorderLink, SharedCounters};
+use self::describe::HangDescriber;
 use self::exact::{ExactEnd, ExactRecorder};
 use self::interactive::InteractiveFinder;
 use self::sampling::SamplingRecorder;
 use self::service::ServiceConnector;
 pub use self::service::{RecorderService, SourceChange};
+use self::work::{DescribeWork, RecorderLink, SharedCounters};
 use crate::excluded::PathConcealer;
 use crate::kernel::{HangPrograms, ReportStream, ThreadMarker, WakeupStream, open_served};
 use crate::model::Hang;

@@ -1,7 +1,9 @@
 //! What `/proc` says of a process, and of its first thread.
 
 use std::fs;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+use sys::clock::since_boot;
 
 use super::program_name::{last_component, program_name};
 use super::{nanoseconds, unix_ns};
@@ -35,9 +37,7 @@ pub(crate) fn began_ns(process: u32, now: SystemTime, now_ns: u64) -> Option<(u6
     let a_second = rustix::param::clock_ticks_per_second().max(1);
     let began = u128::from(ticks) * 1_000_000_000 / u128::from(a_second);
     // The kernel counts the time in which the machine was suspended, too.
-    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let boot_ns = nanoseconds(Duration::try_from(boot).unwrap_or_default());
-    let ago_ns = boot_ns.saturating_sub(u64::try_from(began).unwrap_or(u64::MAX));
+    let ago_ns = nanoseconds(since_boot()).saturating_sub(u64::try_from(began).unwrap_or(u64::MAX));
     Some((unix_ns(now).saturating_sub(ago_ns), now_ns.saturating_sub(ago_ns)))
 }
 

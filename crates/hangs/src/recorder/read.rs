@@ -16,9 +16,9 @@ use trace::recording::{Backend, Target};
 use trace::syscall::{call_name, runs_program};
 
 use super::absence::Activity;
-use super::describe::{CopiedWait, StackBytes};
 use super::process::ThreadState;
 use super::program_name::last_component;
+use super::work::{CopiedWait, StackBytes};
 use crate::model::{CallObject, ObjectKind};
 
 /// The most threads whose files of `/proc` are kept open, two each.

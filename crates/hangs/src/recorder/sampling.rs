@@ -13,7 +13,6 @@ use trace::backend::blocked::BlockedSyscall;
 use super::absence::{Absence, Activity, CallTime, ThreadLook};
 use super::callers::CallChains;
 use super::candidates::Candidates;
-use super::describe::{CopiedWait, DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::disk_use::{DISK_USE_NS, DiskCounters, DiskObserver};
 use super::follower::{LookOutcome, ThreadFollower, Wanted};
 use super::interactive::{self, InteractiveFinder};
@@ -24,6 +23,7 @@ use super::read::{self, ThreadReader};
 use super::rest::RestWatch;
 use super::sleeping::SleepWatch;
 use super::turns::{AskedLook, TurnWatch};
+use super::work::{CopiedWait, DescribeWork, HangDraft, PlaceAnswer, RecorderLink};
 use super::{
     AWAY, CHECK, FIRST_STORED_NS, KEYS, KernelReports, MOST_ANNOUNCED, PERIOD_NS, REST,
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,

@@ -10,8 +10,8 @@ use std::io;
 use sys::perf::{CALLERS_STACK, ThreadSample, ThreadSampler};
 use trace::backend::peek::blocked::BlockedSyscall;
 
-use super::describe::StackBytes;
 use super::places::PlaceKind;
+use super::work::StackBytes;
 use crate::kernel::{EventWait, WaitPlace, is_sleep};
 
 /// The most looks that are kept until it is known what they are.

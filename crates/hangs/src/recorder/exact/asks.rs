@@ -9,9 +9,9 @@ use super::{ExactRecorder, has_others};
 use crate::kernel::{EventWait, EventWaitKind, MarkedAs, MarkedThread};
 use crate::model::{HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
-use crate::recorder::describe::{CopiedWait, DescribeWork, PlaceAnswer};
 use crate::recorder::interactive;
 use crate::recorder::places::{is_event_wait_call, is_lock_wait};
+use crate::recorder::work::{CopiedWait, DescribeWork, PlaceAnswer};
 
 /// So often it is looked soon whether a main loop waits for a lock, or sleeps.
 const LOOP_LOOKS: u32 = 120;

@@ -15,11 +15,11 @@ use super::starting::is_new;
 use crate::kernel::{AbsenceAccount, EventWait, MarkedThread, ThreadBlock, WaitPlace};
 use crate::model::{CallObject, HANG_NS, UnseenParts};
 use crate::recorder::absence::Activity;
-use crate::recorder::describe::{CopiedWait, DescribeWork, StackBytes};
 use crate::recorder::disk_use::DISK_USE_NS;
 use crate::recorder::places::{is_event_wait, is_lock_wait};
 use crate::recorder::read;
 use crate::recorder::turns::{AskedLook, TurnWatch, longest_step, steps};
+use crate::recorder::work::{CopiedWait, DescribeWork, StackBytes};
 use crate::recorder::{
     AWAY, FIRST_STORED_NS, SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, nanoseconds,
 };

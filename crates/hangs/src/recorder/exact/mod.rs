@@ -35,7 +35,6 @@ use self::wait_calls::WaitCalls;
 use super::absence::Activity;
 use super::callers::CallChains;
 use super::candidates::Candidates;
-use super::describe::{DescribeWork, HangDraft, RecorderLink};
 use super::disk_use::{DiskCounters, DiskObserver};
 use super::interactive::InteractiveFinder;
 use super::period::{Moment, PeriodTotals};
@@ -43,6 +42,7 @@ use super::places::{KnownLoop, is_event_wait};
 use super::process;
 use super::read::{self, ThreadReader};
 use super::sleeping::SleepWatch;
+use super::work::{DescribeWork, HangDraft, RecorderLink};
 use super::{
     FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, time_until, unix_ns,
 };
