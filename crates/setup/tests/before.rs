@@ -6,20 +6,9 @@ use std::path::{Path, PathBuf};
 use store::disk::Disk;
 use store::sim::{SimDisk, explore};
 use unjank_setup::plan::{PlannedContents, PlannedFile, ProgramSource, files_of};
-use unjank_setup::{
-    ForeignFiles, Installation, SessionDirectories, SetupError, SetupLayout, SetupPart, StepEffect,
-};
+use unjank_setup::{ForeignFiles, Installation, SetupError, SetupLayout, SetupPart, StepEffect};
 
-fn layout_of_user() -> SetupLayout {
-    let layout = SetupLayout::of_user(&SessionDirectories {
-        home: "/h".into(),
-        config: "/h/c".into(),
-        data: "/h/d".into(),
-        state: "/h/s".into(),
-    });
-    // The root of a package: the simulated disk has no owners that matter.
-    layout.staged_below(Path::new("/"))
-}
+use crate::fixture::layout_of_user;
 
 fn installed(prefix: &str) -> ProgramSource {
     let prefix = Path::new(prefix);

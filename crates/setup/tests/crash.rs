@@ -5,20 +5,9 @@ use std::path::{Path, PathBuf};
 use store::disk::Disk;
 use store::sim::{SimDisk, explore};
 use unjank_setup::plan::{PlannedContents, PlannedFile};
-use unjank_setup::{
-    ForeignFiles, Installation, SessionDirectories, SetupError, SetupLayout, SetupPart, UndoOutcome,
-};
+use unjank_setup::{ForeignFiles, Installation, SetupError, SetupPart, UndoOutcome};
 
-fn layout() -> SetupLayout {
-    let layout = SetupLayout::of_user(&SessionDirectories {
-        home: "/h".into(),
-        config: "/h/c".into(),
-        data: "/h/d".into(),
-        state: "/h/s".into(),
-    });
-    // The root of a package: the simulated disk has no owners that matter.
-    layout.staged_below(Path::new("/"))
-}
+use crate::fixture::layout_of_user;
 
 fn service() -> PathBuf {
     "/h/d/dbus-1/services/ca.desrt.dconf.service".into()
@@ -41,12 +30,12 @@ fn files(text: &str) -> Vec<PlannedFile> {
 }
 
 fn on(disk: &SimDisk, text: &str, foreign: ForeignFiles) -> Result<(), SetupError> {
-    let mut installation = Installation::open(disk, layout(), 0)?;
+    let mut installation = Installation::open(disk, layout_of_user(), 0)?;
     installation.switch_on(&files(text), foreign).map(drop)
 }
 
 fn off(disk: &SimDisk) -> Result<(), SetupError> {
-    let mut installation = Installation::open(disk, layout(), 0)?;
+    let mut installation = Installation::open(disk, layout_of_user(), 0)?;
     installation.switch_off(&[SetupPart::Settings]).map(drop)
 }
 
@@ -154,7 +143,7 @@ fn a_file_that_somebody_else_changed_is_left_and_said_until_it_is_gone() {
     on(&disk, "one", ForeignFiles::Refuse).unwrap();
     store::publish::publish(&disk, &service(), b"edited").unwrap();
     for _ in 0..2 {
-        let mut installation = Installation::open(&disk, layout(), 0).unwrap();
+        let mut installation = Installation::open(&disk, layout_of_user(), 0).unwrap();
         let steps = installation.switch_off(&[SetupPart::Settings]).unwrap();
         let changed = steps.iter().find(|step| step.path == service()).unwrap();
         assert_eq!(changed.outcome, UndoOutcome::Changed);

@@ -7,10 +7,9 @@ use store::disk::Disk;
 use store::publish::publish;
 use store::sim::SimDisk;
 use unjank_setup::plan::{PlannedContents, PlannedFile, ProgramSource, files_of};
-use unjank_setup::{
-    ForeignFiles, Installation, ReturnedStep, SessionDirectories, SetupLayout, SetupPart,
-    UndoOutcome,
-};
+use unjank_setup::{ForeignFiles, Installation, ReturnedStep, SetupPart, UndoOutcome};
+
+use crate::fixture::layout_of_user;
 
 const PROGRAM: &str = "/h/.local/bin/unjankd";
 const LIBRARY: &str = "/h/.local/lib/unjank/libunjank-relax.so";
@@ -20,17 +19,6 @@ const UNIT: &str = "/h/d/systemd/user/unjank-dconf.service";
 const RELAX: &str = "/h/c/environment.d/60-unjank-relax.conf";
 const GSETTINGS: &str = "/h/c/environment.d/60-unjank-gsettings.conf";
 const RECENTS: &str = "/h/c/systemd/user/unjank-recents.service";
-
-fn layout() -> SetupLayout {
-    let layout = SetupLayout::of_user(&SessionDirectories {
-        home: "/h".into(),
-        config: "/h/c".into(),
-        data: "/h/d".into(),
-        state: "/h/s".into(),
-    });
-    // The root of a package: the simulated disk has no owners that matter.
-    layout.staged_below(Path::new("/"))
-}
 
 /// A disk on which settings, gsettings and relax were switched on from a build.
 fn switched_on() -> SimDisk {
@@ -48,7 +36,7 @@ fn switched_on() -> SimDisk {
     ];
     let source = ProgramSource::Built("/built".into());
     for part in [SetupPart::Settings, SetupPart::Relax] {
-        files.extend(files_of(part, &layout(), &source).unwrap());
+        files.extend(files_of(part, &layout_of_user(), &source).unwrap());
     }
     files.push(PlannedFile {
         part: SetupPart::Gsettings,
@@ -58,7 +46,7 @@ fn switched_on() -> SimDisk {
         ),
         mode: 0o644,
     });
-    let mut installation = Installation::open(&disk, layout(), 0).unwrap();
+    let mut installation = Installation::open(&disk, layout_of_user(), 0).unwrap();
     installation.switch_on(&files, ForeignFiles::Refuse).unwrap();
     drop(installation);
     disk
@@ -66,7 +54,7 @@ fn switched_on() -> SimDisk {
 
 /// Takes everything back, as the preview has said.
 fn off(disk: &SimDisk) -> Vec<ReturnedStep> {
-    let mut installation = Installation::open(disk, layout(), 0).unwrap();
+    let mut installation = Installation::open(disk, layout_of_user(), 0).unwrap();
     let parts = installation.parts();
     let preview = installation.preview_off(&parts).unwrap();
     let steps = installation.switch_off(&parts).unwrap();
@@ -114,7 +102,7 @@ fn whatever_stays_and_names_others_keeps_them_until_it_has_gone() {
         disk.remove(Path::new(edited)).unwrap();
         off(&disk);
         assert_eq!(there(&disk), [""; 0], "{edited}");
-        assert!(disk.stat(&layout().manifest).is_err());
+        assert!(disk.stat(&layout_of_user().manifest).is_err());
     }
 }
 
@@ -130,7 +118,7 @@ fn a_file_that_stays_and_names_nothing_of_ours_keeps_nothing() {
 #[test]
 fn programs_are_not_taken_from_parts_that_stay_on() {
     let disk = switched_on();
-    let mut installation = Installation::open(&disk, layout(), 0).unwrap();
+    let mut installation = Installation::open(&disk, layout_of_user(), 0).unwrap();
     for parts in [&[SetupPart::Programs][..], &[SetupPart::Programs, SetupPart::Settings]] {
         let steps = installation.switch_off(parts).unwrap();
         let programs = steps.iter().filter(|step| step.part == SetupPart::Programs.name());

@@ -3,3 +3,4 @@
 mod before;
 mod crash;
 mod dependents;
+mod fixture;
