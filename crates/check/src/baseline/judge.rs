@@ -247,11 +247,14 @@ pub(crate) fn unseen_calls(report: &TraceReport) -> Option<String> {
     }
     if report.watch.not_counted > 0 {
         let count = report.watch.not_counted;
-        return Some(format!("not counted: {count} calls, or processes with all their calls"));
+        return Some(format!("not counted: calls, or processes with all their calls: {count}"));
     }
     let foreign = report.watch.foreign_calls;
-    (foreign > 0)
-        .then(|| format!("32-bit: {foreign} calls, or programs with all theirs, were not recorded"))
+    (foreign > 0).then(|| {
+        format!(
+            "32-bit: calls, or programs with all their calls, that were not recorded: {foreign}"
+        )
+    })
 }
 
 /// Returns what hides an answer, and might not in another run: what was lost, not watched, not explained, or never came.
