@@ -45,6 +45,10 @@ pub struct Diff {
     pub compared: u64,
     /// Unreadable places and truncated messages in both recordings, which are not compared.
     pub damaged: u64,
+    /// Messages that the recorder lost in both.
+    pub lost: u64,
+    /// Whether messages were chosen by different match rules: what one recording lacks may not have been looked for.
+    pub is_matched_apart: bool,
 }
 
 /// A method or a signal of a service.
@@ -87,6 +91,15 @@ pub struct Louder {
 }
 
 impl Diff {
+    /// Returns why the two may differ in what the recordings lack; `None` if they are complete and hold the same choice of messages.
+    #[must_use]
+    pub fn doubt(&self) -> Option<&'static str> {
+        if self.damaged > 0 || self.lost > 0 {
+            return Some("a recording is incomplete, and what is missing may differ");
+        }
+        self.is_matched_apart.then_some("the recordings chose messages by different match rules")
+    }
+
     /// Returns whether nothing is new, gone, unanswered, slower or louder.
     #[must_use]
     pub fn is_same(&self) -> bool {
@@ -107,6 +120,8 @@ pub fn diff(before: &Stats, after: &Stats) -> Diff {
         new: only(&calls_after, &calls_before, &signals_after, &signals_before),
         gone: only(&calls_before, &calls_after, &signals_before, &signals_after),
         damaged: before.damaged + before.cut + after.damaged + after.cut,
+        lost: before.lost + after.lost,
+        is_matched_apart: before.matched != after.matched,
         ..Diff::default()
     };
     for (key, after) in &calls_after {
@@ -221,7 +236,11 @@ pub fn render(diff: &Diff, before: &Stats, after: &Stats, width: usize, paint: P
     };
     let mut text = paint.set(Tone::Strong, wrap(&verdict, width, "").trim_end()) + "\n";
     for (name, stats) in [("before", before), ("after", after)] {
-        let gaps = gaps(stats.damaged, stats.cut);
+        let mut gaps = gaps(stats.damaged, stats.cut, &stats.matched);
+        if stats.lost > 0 {
+            let lost = counted(usize::try_from(stats.lost).unwrap_or(usize::MAX), "message");
+            gaps.push_str(&format!("The recorder lost {lost}. "));
+        }
         if !gaps.is_empty() {
             text.push_str(
                 &paint.set(Tone::Bad, wrap(&format!("{name}: {gaps}"), width, "").trim_end()),
@@ -373,6 +392,34 @@ mod tests {
         let found = diff(&before, &stats(&[], &hung));
         assert_eq!((found.unanswered.len(), found.slower.len()), (1, 1), "{found:?}");
         assert!(found.slower[0].after_ns > 700_000_000);
+    }
+
+    #[test]
+    fn what_is_the_same_in_incomplete_recordings_is_doubted() {
+        let whole = stats(&[500], &[]);
+        assert_eq!(diff(&whole, &whole).doubt(), None);
+        let matched = vec!["type='signal'".to_owned()];
+        for spoiled in [
+            Stats { damaged: 1, ..whole.clone() },
+            Stats { cut: 1, ..whole.clone() },
+            Stats { lost: 2, ..whole.clone() },
+            Stats { matched: matched.clone(), ..whole.clone() },
+        ] {
+            for (before, after) in [(&whole, &spoiled), (&spoiled, &whole)] {
+                let found = diff(before, after);
+                assert!(found.is_same() && found.doubt().is_some(), "{found:?}");
+            }
+        }
+        let (lost, chosen) =
+            (Stats { lost: 2, ..whole.clone() }, Stats { matched, ..whole.clone() });
+        let text = render(&diff(&whole, &lost), &whole, &lost, 80, Paint::Off);
+        assert!(text.contains("after: The recorder lost 2 messages.\n"), "{text}");
+        assert_eq!(diff(&chosen, &chosen).doubt(), None, "both were chosen by the same rules");
+        let text = render(&diff(&chosen, &whole), &chosen, &whole, 80, Paint::Off);
+        assert!(
+            text.contains("before: Only messages that match type='signal' were recorded.\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub struct WaitReport {
     pub damaged: u64,
     /// Messages that were recorded without their end.
     pub cut: u64,
+    /// The match rules by which the recorder chose messages; none if it took all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub matched: Vec<String>,
 }
 
 /// A connection, as people know it.
@@ -116,6 +119,7 @@ pub fn explain(model: &Model, app: &str) -> WaitReport {
         lost: model.losses.iter().map(|loss| loss.count).sum(),
         damaged: model.damaged,
         cut: model.cut,
+        matched: model.matched.clone(),
     }
 }
 
@@ -230,7 +234,7 @@ impl<'a> ConnectionHistory<'a> {
 /// Writes what was found for a person, what never came first.
 #[must_use]
 pub fn render(why: &WaitReport, app: &str) -> String {
-    let mut text = gaps(why.damaged, why.cut);
+    let mut text = gaps(why.damaged, why.cut, &why.matched);
     if why.lost > 0 {
         text += &format!(
             "The recorder lost {}. ",

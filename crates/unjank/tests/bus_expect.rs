@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use capture::capture::{CaptureEvent, CaptureTime, CapturedMessage, Encoder, RecordFormat};
+use capture::capture::{
+    CaptureEvent, CaptureTime, CapturedBus, CapturedMessage, Encoder, RecordFormat,
+};
 use fixture::{Bus, has, in_time};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -86,9 +88,13 @@ impl Drop for HungService {
 
 /// Writes a record of calls that are answered, and returns its bytes.
 fn record(path: &Path, format: RecordFormat) -> Vec<u8> {
+    record_of(path, format, CapturedBus::default())
+}
+
+fn record_of(path: &Path, format: RecordFormat, bus: CapturedBus) -> Vec<u8> {
     let mut encoder = Encoder::new(format);
     let mut out = Vec::new();
-    encoder.event(&mut out, &CaptureEvent::Bus(Box::default())).unwrap();
+    encoder.event(&mut out, &CaptureEvent::Bus(Box::new(bus))).unwrap();
     for serial in 1..=20_u32 {
         let mut body = Marshal::new(Draft::new(MessageType::Call, 1).endian);
         body.text(&"x".repeat(500));
@@ -143,6 +149,78 @@ fn rules_are_held_against_a_command() {
         let missing = expect("no errors", &["/nowhere/program"]);
         assert_eq!(missing.status.code(), Some(2));
         assert_eq!(expect("# nothing", &["true"]).status.code(), Some(2));
+    });
+}
+
+/// A bus at an address of its own, which can be ended and begun again.
+struct EndingBus {
+    dir: tempfile::TempDir,
+    daemon: Child,
+}
+
+impl EndingBus {
+    fn start() -> EndingBus {
+        let dir = tempfile::tempdir().unwrap();
+        let address = format!("unix:path={}", dir.path().join("bus").display());
+        let mut command = Command::new("dbus-daemon");
+        command.args(["--session", "--nofork", "--print-address", "--address", &address]);
+        let mut daemon = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        EndingBus { dir, daemon }
+    }
+
+    /// Runs a script that may end the bus (`$BUS` is its process) and begin it again (`$AGAIN`).
+    fn run(&self, rules: &str, script: &str) -> Output {
+        let address = format!("unix:path={}", self.dir.path().join("bus").display());
+        let file = self.dir.path().join("rules");
+        std::fs::write(&file, rules).unwrap();
+        let mut command = Command::new(UNJANK);
+        command.args(["bus", "expect", "--address", &address, "-f"]).arg(file);
+        command.args(["--", "sh", "-ec", script]);
+        let again = format!(
+            "dbus-daemon --session --fork --print-pid --address {address} > {}/again",
+            self.dir.path().display()
+        );
+        command.env("BUS", self.daemon.id().to_string()).env("AGAIN", again).output().unwrap()
+    }
+}
+
+impl Drop for EndingBus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        let again = std::fs::read_to_string(self.dir.path().join("again")).unwrap_or_default();
+        if let Some(pid) = again.trim().parse().ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn what_a_bus_says_after_the_recording_of_it_ended_leaves_no_verdict() {
+    in_time(|| {
+        if !has(&["dbus-send", "dbus-daemon"]) {
+            return;
+        }
+        let rules = "called ListNames\nno errors\n";
+        let call = ANSWERED.join(" ");
+        let end = "kill $BUS; while dbus-send --print-reply --dest=org.freedesktop.DBus / a.b.C 2>&1 \
+                   | grep -q UnknownInterface; do sleep 0.02; done";
+        // All that the bus has said was seen.
+        let ended = EndingBus::start();
+        let last_act = ended.run(rules, &format!("{call}; kill $BUS"));
+        assert_eq!(last_act.status.code(), Some(0), "{last_act:?}");
+        let ended = EndingBus::start();
+        let goes_on = ended.run(rules, &format!("{call}; {end}; sleep 0.2"));
+        assert_eq!(goes_on.status.code(), Some(0), "{goes_on:?}");
+        // One that is there again says what nobody sees, whether it stays or not.
+        let nobody = "dbus-send --print-reply --dest=org.example.Nobody / a.b.C || true";
+        let bus = EndingBus::start();
+        let stays = bus.run(rules, &format!("{call}; {end}; sh -c \"$AGAIN\"; {nobody}"));
+        assert_eq!(stays.status.code(), Some(2), "{stays:?}");
+        assert!(said(&stays).contains("the recording is incomplete"), "{}", said(&stays));
+        assert!(text(&stays).contains("● kept    no errors"), "{}", text(&stays));
     });
 }
 
@@ -404,8 +482,45 @@ fn a_record_that_is_cut_is_refused_and_every_command_tells_it() {
                 let told = text(&run(arguments));
                 assert!(told.contains("truncated or damaged: 1 place cannot be read"), "{told}");
             }
+            let same = run(&["diff", path.to_str().unwrap()]);
+            assert_eq!(same.status.code(), Some(2), "what is missing may differ: {same:?}");
         }
     }
+}
+
+#[test]
+fn a_record_of_chosen_messages_is_told_as_one_and_judged_only_for_who_chose_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, whole) = (dir.path().join("chosen.pcapng"), dir.path().join("whole.pcapng"));
+    let rules = dir.path().join("rules");
+    std::fs::write(&rules, "no errors\n").unwrap();
+    let chosen = "type='method_call'\u{1b}".to_owned();
+    let bus = CapturedBus { rules: vec![chosen.clone()], ..CapturedBus::default() };
+    record_of(&path, RecordFormat::Pcapng, bus);
+    record(&whole, RecordFormat::Pcapng);
+    let run = |arguments: &[&str], files: &[&Path]| {
+        let mut command = Command::new(UNJANK);
+        command.arg("bus").args(arguments).args(files).output().unwrap()
+    };
+    let expect = ["expect", "-f", rules.to_str().unwrap()];
+    let refused = run(&expect, &[&path]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(said(&refused).contains("holds only messages that match"), "{}", said(&refused));
+    let other = run(&[&expect[..], &["--match", "type='signal'"]].concat(), &[&path]);
+    assert_eq!(other.status.code(), Some(2), "{other:?}");
+    let accepted = run(&[&expect[..], &["--match", &chosen]].concat(), &[&path]);
+    assert_eq!(accepted.status.code(), Some(0), "{accepted:?}");
+    let first = "Only messages that match type='method_call'";
+    assert!(text(&accepted).starts_with(first) && !text(&accepted).contains('\u{1b}'));
+    for arguments in [&["stats"][..], &["diagram"], &["why", ":1.1"]] {
+        let told = text(&run(arguments, &[&path]));
+        assert!(told.starts_with(first) && !told.contains('\u{1b}'), "{arguments:?}: {told}");
+    }
+    // Nothing differs, but one of them does not say what it does not hold.
+    let apart = run(&["diff"], &[&path, &whole]);
+    assert_eq!(apart.status.code(), Some(2), "{apart:?}");
+    assert!(text(&apart).contains(&format!("before: {first}")), "{}", text(&apart));
+    assert_eq!(run(&["diff"], &[&path, &path]).status.code(), Some(0));
 }
 
 #[test]

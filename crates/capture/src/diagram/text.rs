@@ -28,7 +28,7 @@ pub fn text(diagram: &Diagram<'_>) -> String {
         let pad = (COLUMN - 1).saturating_sub(columns_of(&title));
         head.push_str(&format!("{}{title}{} ", " ".repeat(pad / 2), " ".repeat(pad - pad / 2)));
     }
-    let gaps = gaps(model.damaged, model.cut);
+    let gaps = gaps(model.damaged, model.cut, &model.matched);
     if !gaps.is_empty() {
         out.push_str(gaps.trim_end());
         out.push('\n');

@@ -14,6 +14,9 @@ pub struct ExpectReport {
     pub kept: bool,
     /// How many messages were checked.
     pub messages: usize,
+    /// The match rules by which messages were chosen before they were checked; none if all were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub matched: Vec<String>,
     /// Of each rule, in their order; none if nothing was checked.
     pub outcomes: Vec<RuleOutcome>,
     /// How the command ended, if one was run.
@@ -54,6 +57,12 @@ pub enum CheckProblem {
         /// How many.
         count: u64,
     },
+    /// The recording holds only messages that match rules which were not given for the check: the others may break a rule.
+    #[error("the recording holds only messages that match {}", rules.join(" or "))]
+    Matched {
+        /// The match rules.
+        rules: Vec<String>,
+    },
     /// The recording ended before the command did.
     #[error("the recording is incomplete: {text}")]
     Recorder {
@@ -78,12 +87,16 @@ pub enum CheckProblem {
 }
 
 impl ExpectReport {
-    /// Holds rules against a complete capture.
+    /// Holds rules against a complete capture. `matched` are the match rules by which messages may have been chosen, none for all messages.
     ///
     /// An incomplete recording is not checked; [`ExpectReport::faults`] contains the reason.
     #[must_use]
-    pub fn of(rules: &ExpectRules, model: &Model) -> ExpectReport {
-        let mut report = ExpectReport { messages: model.len(), ..ExpectReport::default() };
+    pub fn of(rules: &ExpectRules, model: &Model, matched: &[String]) -> ExpectReport {
+        let mut report = ExpectReport {
+            messages: model.len(),
+            matched: model.matched.clone(),
+            ..ExpectReport::default()
+        };
         if model.damaged + model.cut > 0 {
             let mut text = missing(model.damaged, model.cut);
             if let Some(first) = &model.first_damage {
@@ -96,6 +109,9 @@ impl ExpectReport {
         let count = model.losses.iter().map(|loss| loss.count).sum();
         if count > 0 && !rules.are_about_losses() {
             report.faults.push(CheckProblem::Lost { count });
+        }
+        if !model.matched.is_empty() && model.matched != matched {
+            report.faults.push(CheckProblem::Matched { rules: model.matched.clone() });
         }
         report.judge();
         report

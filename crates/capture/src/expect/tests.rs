@@ -116,12 +116,12 @@ fn a_call_without_an_answer_breaks_each_rule_about_slow_calls() {
 #[test]
 fn a_record_of_which_something_is_missing_is_not_checked() {
     let rules: ExpectRules = "no refused".parse().unwrap();
-    let whole = ExpectReport::of(&rules, &model());
+    let whole = ExpectReport::of(&rules, &model(), &[]);
     assert!(whole.kept && whole.faults.is_empty() && whole.outcomes.len() == 1);
     for spoil in [|model: &mut Model| model.damaged = 1, |model: &mut Model| model.cut = 1] {
         let mut model = model();
         spoil(&mut model);
-        let report = ExpectReport::of(&rules, &model);
+        let report = ExpectReport::of(&rules, &model, &[]);
         assert!(!report.kept && report.outcomes.is_empty());
         assert!(matches!(&report.faults[..], [CheckProblem::Damaged { .. }]), "{report:?}");
     }
@@ -131,13 +131,28 @@ fn a_record_of_which_something_is_missing_is_not_checked() {
 fn what_was_lost_leaves_a_verdict_open_unless_a_rule_is_about_it() {
     let mut model = model();
     model.losses.push(crate::model::MessageLoss { bus: 0, count: 3, bytes: 100, before: 4 });
-    let report = |rules: &str| ExpectReport::of(&rules.parse().unwrap(), &model);
+    let report = |rules: &str| ExpectReport::of(&rules.parse().unwrap(), &model, &[]);
     let open = report("no refused");
     assert!(!open.kept && open.outcomes[0].kept, "{open:?}");
     assert_eq!(open.faults, [CheckProblem::Lost { count: 3 }]);
     assert_eq!(open.faults[0].to_string(), "3 messages lost by the recorder");
     let told = report("no refused\nat most 3 lost");
     assert!(told.kept && told.faults.is_empty(), "{told:?}");
+}
+
+#[test]
+fn a_record_of_chosen_messages_is_judged_only_for_who_chose_them() {
+    let rules: ExpectRules = "no refused".parse().unwrap();
+    let chosen = vec!["type='signal'".to_owned(), "interface='org.a'".to_owned()];
+    let mut model = model();
+    model.matched.clone_from(&chosen);
+    for others in [&[][..], &chosen[..1], &["type='error'".to_owned()]] {
+        let report = ExpectReport::of(&rules, &model, others);
+        assert!(!report.kept && report.outcomes[0].kept, "{report:?}");
+        assert_eq!(report.faults, [CheckProblem::Matched { rules: chosen.clone() }]);
+    }
+    let told = ExpectReport::of(&rules, &model, &chosen);
+    assert!(told.kept && told.matched == chosen, "{told:?}");
 }
 
 /// Reads a report as programs read XML: elements in order, with their attributes and what is in them.
@@ -164,7 +179,7 @@ fn elements(xml: &str) -> Vec<(String, Vec<(String, String)>)> {
 #[test]
 fn junit_has_a_case_for_each_rule_and_one_for_the_run() {
     let rules: ExpectRules = "no refused\nno errors\nno calls where \"<&\u{1b}\"".parse().unwrap();
-    let mut report = ExpectReport::of(&rules, &model());
+    let mut report = ExpectReport::of(&rules, &model(), &[]);
     let count =
         |xml: &str, wanted: &str| elements(xml).iter().filter(|(name, _)| name == wanted).count();
     let xml = junit(&report, "rules <&>.txt");

@@ -153,6 +153,8 @@ pub struct Model {
     pub first_damage: Option<String>,
     /// How many messages were recorded without their end.
     pub cut: u64,
+    /// The match rules by which the recorder chose messages; none if it took all.
+    pub matched: Vec<String>,
     /// When the recording of each bus ended, in nanoseconds since the epoch, where the record says it.
     ended_ns: HashMap<u16, u64>,
     /// Whether all of the record was taken in.

@@ -228,6 +228,11 @@ impl Model {
     }
 
     fn watch(&mut self, bus: &CapturedBus) {
+        for rule in &bus.rules {
+            if !self.matched.contains(rule) {
+                self.matched.push(rule.clone());
+            }
+        }
         let label = if bus.name.is_empty() { &bus.address } else { &bus.name };
         if !label.is_empty() {
             self.buses.retain(|(number, _)| *number != bus.bus);

@@ -48,6 +48,12 @@ pub struct BusMonitor {
     pub(super) bus_process: Option<u32>,
 }
 
+/// Returns whether there is a bus at `address` that answers now; waits at most 25 s for one that accepts and says nothing.
+#[must_use]
+pub fn is_answering(address: &str) -> bool {
+    Connection::open(address).is_ok()
+}
+
 impl BusMonitor {
     /// Begins to monitor the bus at an address. Without rules it receives all messages.
     ///

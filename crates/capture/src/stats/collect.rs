@@ -85,6 +85,7 @@ pub fn collect(model: &Model, filter: &Filter) -> Stats {
     let mut stats = Stats {
         damaged: model.damaged,
         cut: model.cut,
+        matched: model.matched.clone(),
         lost: model.losses.iter().map(|loss| loss.count).sum(),
         ..Stats::default()
     };

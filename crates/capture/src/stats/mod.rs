@@ -37,6 +37,9 @@ pub struct Stats {
     pub damaged: u64,
     /// Messages that were recorded without their end.
     pub cut: u64,
+    /// The match rules by which the recorder chose messages; none if it took all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub matched: Vec<String>,
     /// Methods, the one whose callers waited longest in all first.
     pub methods: Vec<Method>,
     /// Signals, the most frequent first.

@@ -84,6 +84,15 @@ fn callers_wait_longest_for_what_is_not_answered() {
 }
 
 #[test]
+fn a_record_of_chosen_messages_is_told_first() {
+    let matched = vec!["type='signal'".to_owned(), "path='/\u{1b}'".to_owned()];
+    let told = verdict(&Stats { matched, ..all(&busy()) });
+    let first =
+        "Only messages that match type='signal' or path='/\\x1b' were recorded. 208 messages";
+    assert!(told.starts_with(first), "{told}");
+}
+
+#[test]
 fn a_record_that_is_cut_is_told_first() {
     for (damaged, cut, told) in [
         (1, 0, "The recording is truncated or damaged: 1 place cannot be read. "),

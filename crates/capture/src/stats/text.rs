@@ -5,6 +5,7 @@ use report::figure::Quantity;
 use report::paint::{Paint, Tone};
 use report::paragraph::{counted, wrap};
 use report::table::{Align, TableCell, TextTable};
+use report::text::{Charset, visible};
 
 /// Rows of each table; JSON has all.
 const ROWS: usize = 12;
@@ -34,13 +35,19 @@ pub fn rate(count: u64, span_ns: u64) -> String {
     }
 }
 
-/// Describes the missing part of a recording in a sentence followed by a space; empty if it is complete.
+/// Describes the missing part of a recording in sentences, each followed by a space; empty if it is complete. `matched` are the
+/// match rules by which messages were chosen.
 #[must_use]
-pub fn gaps(damaged: u64, cut: u64) -> String {
-    match missing(damaged, cut) {
+pub fn gaps(damaged: u64, cut: u64, matched: &[String]) -> String {
+    let mut text = match missing(damaged, cut) {
         missing if missing.is_empty() => missing,
         missing => format!("The recording is truncated or damaged: {missing}. "),
+    };
+    if !matched.is_empty() {
+        let rules = visible(&matched.join(" or "), Charset::Unicode).into_owned();
+        text.push_str(&format!("Only messages that match {rules} were recorded. "));
     }
+    text
 }
 
 /// Lists what is missing in a record: places that cannot be read, messages without their end.
@@ -61,12 +68,12 @@ pub fn missing(damaged: u64, cut: u64) -> String {
 #[must_use]
 pub fn verdict(stats: &Stats) -> String {
     if stats.messages == 0 {
-        return gaps(stats.damaged, stats.cut) + "There is no message.";
+        return gaps(stats.damaged, stats.cut, &stats.matched) + "There is no message.";
     }
     let messages = counted(usize::try_from(stats.messages).unwrap_or(usize::MAX), "message");
     let mut text = format!(
         "{}{messages} in {} ({}, {})",
-        gaps(stats.damaged, stats.cut),
+        gaps(stats.damaged, stats.cut, &stats.matched),
         time(stats.span_ns),
         rate(stats.messages, stats.span_ns),
         size(stats.bytes)

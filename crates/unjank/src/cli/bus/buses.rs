@@ -43,6 +43,11 @@ pub(crate) enum Asks {
 }
 
 impl Buses {
+    /// Returns the match rules by which messages are chosen; none means all.
+    pub(crate) fn matched(&self) -> &[String] {
+        &self.rules
+    }
+
     /// Begins to watch them.
     pub(crate) fn watch(&self, asks: Asks) -> Result<Vec<BusToRecord>, Error> {
         let mut buses: Vec<(String, String)> = Vec::new();

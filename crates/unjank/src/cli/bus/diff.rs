@@ -17,7 +17,8 @@ use crate::error::{Error, FailureCategory, Verdict};
 /// Compare two captures: members that are new, gone or slower.
 ///
 /// A member counts as slower if the difference is not chance (see docs/bus.md).
-/// Exits with 0 if nothing is new, gone, slower or louder, 1 if something is, 2 on an error.
+/// Exits with 0 if nothing is new, gone, slower or louder, 1 if something is, 2 on an error, or if nothing differs in recordings
+/// that are incomplete.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bus diff before.pcapng after.pcapng")]
 pub(super) struct Diff {
@@ -58,7 +59,12 @@ impl Diff {
         let mut stdout = if self.json { screen::json() } else { screen::stdout() };
         stdout.write_all(output.as_bytes())?;
         stdout.flush()?;
-        Ok(if found.is_same() { Verdict::Yes } else { Verdict::No })
+        if !found.is_same() {
+            return Ok(Verdict::No);
+        }
+        let Some(doubt) = found.doubt() else { return Ok(Verdict::Yes) };
+        let files = format!("{} and {}", self.before.display(), self.after.display());
+        Err(Error::new(FailureCategory::User, format!("compare {files}")).because(doubt))
     }
 
     fn stats(&self, path: &Path) -> Result<Stats, Error> {

@@ -24,7 +24,7 @@ use crate::error::{Error, FailureCategory, Verdict};
 /// Check the traffic of a command, or a recording, against rules.
 ///
 /// Exits with 0 if all rules are kept, 1 if one is broken, 2 if they cannot be judged: an error, a command that failed or
-/// took too long, a truncated recording. The result is printed in any case.
+/// took too long, a recording that is truncated or holds chosen messages only. The result is printed in any case.
 #[derive(Debug, Args)]
 #[command(
     before_help = "Example: unjank bus expect -f rules.txt -- ./tests/start",
@@ -80,7 +80,8 @@ impl Expect {
         let report = match &self.file {
             Some(file) => {
                 let capture = open(file)?;
-                ExpectReport::of(&rules, &read(capture.events(), |_, _, _| Ending::Continue))
+                let model = read(capture.events(), |_, _, _| Ending::Continue);
+                ExpectReport::of(&rules, &model, self.buses.matched())
             }
             None => {
                 let printing =
@@ -108,6 +109,11 @@ impl Expect {
             writeln!(stdout, "{text}")?;
         } else {
             let paint = screen::paint();
+            if !report.matched.is_empty() {
+                let matched = report.matched.join(" or ");
+                let matched = visible(&matched, Charset::Unicode);
+                writeln!(stdout, "Only messages that match {matched} were checked.")?;
+            }
             for outcome in &report.outcomes {
                 let (word, tone) = if outcome.kept {
                     ("● kept  ", Tone::Good)
@@ -143,6 +149,9 @@ impl Expect {
                 }
                 CheckProblem::Lost { .. } => error.hint(
                     "add \"no lost\" or \"at most N lost\" to the rules",
+                ),
+                CheckProblem::Matched { .. } => error.hint(
+                    "record without --match; or check what was recorded with the same --match, in the same order",
                 ),
                 CheckProblem::TimeLimit { .. } => error.hint("raise the limit with --time-limit"),
                 _ => error,

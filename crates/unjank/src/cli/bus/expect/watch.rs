@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use capture::expect::{CheckProblem, CommandEnd, ExpectReport, ExpectRules};
 use capture::model::Model;
-use capture::record::{BusRecorder, LaneEnd, NextRecord, RecordOptions};
+use capture::record::{BusRecorder, LaneEnd, NextRecord, RecordOptions, is_answering};
 use capture::stats::time;
 use host::keeper::tree;
 use rustix::process::Signal;
@@ -56,6 +56,8 @@ pub(super) fn run(
             .hint("give a recording, or a command after --")
     })?;
     let sources = buses.watch(Asks::First)?;
+    let addresses: Vec<(u16, String)> =
+        sources.iter().map(|source| (source.bus.bus, source.bus.address.clone())).collect();
     let mut command = Command::new(program);
     command.args(arguments);
     // Who watches one bus by its address wants the command to be on it.
@@ -81,6 +83,8 @@ pub(super) fn run(
         model: Model::default(),
         clock,
         interrupted: interrupt::flag(),
+        addresses: addresses.clone(),
+        went_on: false,
     };
     let name = program.display();
     let mut child = command
@@ -92,9 +96,16 @@ pub(super) fn run(
     let took = watch.clock.monotonic().saturating_sub(start);
     watch.until_quiet();
     watch.model.complete();
-    let mut report = ExpectReport::of(rules, &watch.model);
+    // The model has them from the record's description of the bus, which a recorder that ended early may not have told.
+    watch.model.matched = buses.matched().to_vec();
+    let mut report = ExpectReport::of(rules, &watch.model, buses.matched());
     let (_, ends) = watch.recorder.finish();
-    if let Some((_, end)) = ends.iter().find(|(_, end)| !matches!(end, LaneEnd::Closed)) {
+    let unseen = ends.iter().find(|(bus, end)| match end {
+        // Of a bus that has ended all was seen, also if the command ended it. One that goes on, or is there again, said more.
+        LaneEnd::Closed => watch.went_on || is_there(&addresses, *bus),
+        _ => true,
+    });
+    if let Some((_, end)) = unseen {
         report.add_fault(CheckProblem::Recorder { text: end.to_string() });
     }
     let (status, faults) = match ended {
@@ -117,6 +128,11 @@ pub(super) fn run(
     Ok(report)
 }
 
+/// Returns whether a bus answers at the address of the one with this number.
+fn is_there(addresses: &[(u16, String)], bus: u16) -> bool {
+    addresses.iter().any(|(number, address)| *number == bus && is_answering(address))
+}
+
 /// Says how a command failed; nothing if it did not.
 fn failure(status: ExitStatus) -> Option<CheckProblem> {
     let text = match (status.code(), status.signal()) {
@@ -135,6 +151,10 @@ struct Watch {
     model: Model,
     clock: Arc<SystemClock>,
     interrupted: Arc<AtomicBool>,
+    /// Of each bus its number and its address.
+    addresses: Vec<(u16, String)>,
+    /// Whether a bus was there after the recording of all of them had ended, while the command ran.
+    went_on: bool,
 }
 
 impl Watch {
@@ -174,7 +194,8 @@ impl Watch {
                 return Ok((self.end(child)?, fault));
             }
             if self.take(PACE).is_none() {
-                // The bus has ended, perhaps because the command ends it; the command may go on.
+                // The bus has ended, perhaps because the command ends it; the command may go on, and begin it again.
+                self.went_on |= self.addresses.iter().any(|(_, address)| is_answering(address));
                 let _ = self.recorder.stopped_within(PACE);
             }
         }
