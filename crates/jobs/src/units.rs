@@ -47,6 +47,10 @@ pub const MANNERED: [&str; 4] = [
     "tracker-miner-fs-3.service",
 ];
 
+/// The `IOWeight=` of units that say nothing (systemd.resource-control(5)).
+const DEFAULT_WEIGHT: u32 = 100;
+/// Without this template nothing is started beside an adopted unit.
+const TEMPLATE: &str = "unjank-run@.service";
 /// Longer unit files are none.
 const LONGEST: u64 = 256 * 1024;
 /// More units than this are not looked at.
@@ -88,9 +92,9 @@ pub struct UnitSettings {
     pub io_class: Option<String>,
     /// `CPUSchedulingPolicy=`.
     pub cpu_policy: Option<String>,
-    /// `IOWeight=` or `StartupIOWeight=`.
+    /// `IOWeight=`.
     pub io_weight: Option<String>,
-    /// Whether `unjank run --attach` is started beside it.
+    /// Whether `unjank run --attach` is started beside it: the unit wants it, and its template is there.
     pub is_adopted: bool,
 }
 
@@ -105,10 +109,14 @@ impl UnitSettings {
         idle(&self.io_class) || self.cpu_policy.as_deref() == Some("idle")
     }
 
-    /// Returns whether it yields the disk in some way.
+    /// Returns whether it yields the disk to others in a way that acts. `class_acts` and `weight_acts` say whether I/O classes
+    /// and weights have an effect for it; a weight yields only below that of the others.
     #[must_use]
-    pub fn has_manners(&self) -> bool {
-        self.is_idle() || self.is_adopted || self.io_weight.is_some()
+    pub fn yields(&self, class_acts: bool, weight_acts: bool) -> bool {
+        let weight = || self.io_weight.as_deref()?.parse::<u32>().ok();
+        self.is_adopted
+            || class_acts && self.is_idle()
+            || weight_acts && weight().is_some_and(|weight| weight < DEFAULT_WEIGHT)
     }
 
     fn read(&mut self, text: &str) {
@@ -124,7 +132,7 @@ impl UnitSettings {
             match (section, key.trim()) {
                 ("Service", "IOSchedulingClass") => self.io_class = set(),
                 ("Service", "CPUSchedulingPolicy") => self.cpu_policy = set(),
-                ("Service", "IOWeight" | "StartupIOWeight") => self.io_weight = set(),
+                ("Service", "IOWeight") => self.io_weight = set(),
                 ("Unit", "Wants") if value.starts_with("unjank-run@") => self.is_adopted = true,
                 _ => (),
             }
@@ -171,6 +179,7 @@ pub fn settings(places: &[PathBuf], unit: &str) -> Option<UnitSettings> {
             settings.read(&text);
         }
     }
+    settings.is_adopted &= places.iter().any(|place| place.join(TEMPLATE).exists());
     Some(settings)
 }
 
@@ -213,10 +222,37 @@ mod tests {
         let found = services(&places);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a.service", "b.service", "d.service"]);
         assert!(found["a.service"].is_idle());
-        assert!(!found["b.service"].is_idle() && found["b.service"].has_manners());
+        assert!(!found["b.service"].is_idle());
         assert_eq!(found["d.service"], UnitSettings::default());
         put(&own.join("a.service.d/50-x.conf"), "[Unit]\nWants=unjank-run@%n.service\n");
         let again = settings(&places, "a.service").unwrap();
-        assert!(!again.is_idle() && again.is_adopted && again.has_manners());
+        assert!(!again.is_idle() && !again.is_adopted, "what it wants is not there");
+        put(&lib.join(TEMPLATE), "[Service]\n");
+        let again = settings(&places, "a.service").unwrap();
+        assert!(again.is_adopted && again.yields(false, false));
+    }
+
+    #[test]
+    fn only_what_acts_yields_the_disk() {
+        let unit = |text: &str| {
+            let mut settings = UnitSettings::default();
+            settings.read(&format!("[Service]\n{text}\n"));
+            settings
+        };
+        // What it says; whether it yields where nothing acts, where classes do, where weights do.
+        for (text, yields) in [
+            ("", [false, false, false]),
+            ("IOSchedulingClass=idle", [false, true, false]),
+            ("CPUSchedulingPolicy=idle", [false, true, false]),
+            ("IOSchedulingClass=best-effort", [false, false, false]),
+            ("IOWeight=10", [false, false, true]),
+            ("IOWeight=100", [false, false, false]),
+            ("IOWeight=1000", [false, false, false]),
+            ("IOWeight=much", [false, false, false]),
+        ] {
+            let unit = unit(text);
+            let found = [(false, false), (true, false), (false, true)];
+            assert_eq!(found.map(|(class, weight)| unit.yields(class, weight)), yields, "{text}");
+        }
     }
 }

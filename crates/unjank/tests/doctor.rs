@@ -240,6 +240,48 @@ fn a_read_only_and_a_full_disk_are_named_and_the_rest_is_measured() {
 }
 
 #[test]
+fn where_nothing_can_be_saved_is_wrong_whatever_hinders_it() {
+    let home = Home::new();
+    // Room for bytes, and for no file beyond the directory itself.
+    let Some(_few) = Mount::tmpfs(&home.at("run"), "size=8m,nr_inodes=1") else { return };
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        json(&output)
+    };
+    let document = run(&mut home.doctor(&["--only", "storage", "--json"]));
+    let told = finding(&document, "file system (runtime)");
+    assert_eq!(told["kind"], "wrong", "{told}");
+    assert!(told["text"].as_str().unwrap().contains("holds no more files: tmpfs"), "{told}");
+    assert_eq!(finding(&document, "sync (runtime)")["kind"], "skipped", "it is told once");
+    assert_eq!(finding(&document, "sync (home, temp)")["kind"], "time");
+    // A home of somebody else; the directory for temporary files is on the same file system.
+    let program = home.at("unjank");
+    fixture::copy_program(PROGRAM, &program);
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open(&program);
+    open(&home.at(""));
+    let as_other = |home_dir: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        command.args(["doctor", "--only", "storage", "--json"]).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", home_dir).env("TMPDIR", home.at("tmp"));
+        command.output().unwrap()
+    };
+    let output = as_other(&home.at("home"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let document = json(&output);
+    let told = finding(&document, "file system (home, temp)");
+    assert_eq!(told["kind"], "wrong", "{told}");
+    assert!(told["text"].as_str().unwrap().starts_with("Permission denied: "), "{told}");
+    // A home that is not there is none that is damaged.
+    let output = as_other(&home.at("nobody/at/all"));
+    let document = json(&output);
+    assert_eq!(finding(&document, "file system (home, temp)")["kind"], "note", "{output:?}");
+    assert_eq!(finding(&document, "sync (home, temp)")["kind"], "skipped");
+}
+
+#[test]
 fn the_terminal_gets_a_verdict_a_table_and_no_colour_on_a_pipe() {
     let home = Home::new();
     let output = home.doctor(&["--only", "storage"]).output().unwrap();

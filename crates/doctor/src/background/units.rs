@@ -23,6 +23,13 @@ pub(super) struct EffectiveControls {
     pub(super) disk: Option<String>,
 }
 
+impl EffectiveControls {
+    /// Returns whether a weight reaches the units of this manager: a user's only if the controller was delegated to them.
+    fn weight_of(&self, manager: Manager) -> bool {
+        self.weight && (manager == Manager::System || self.delegated)
+    }
+}
+
 /// Looks at the units of the system and of the user.
 pub(super) fn findings(
     machine: &Machine,
@@ -35,7 +42,9 @@ pub(super) fn findings(
         let places = manager.places(configuration);
         let units: Vec<(String, UnitSettings)> = services(&places).into_iter().collect();
         let is_root = machine.uid == 0;
-        findings.push(without_manners(manager, &units, is_root, |unit| is_idle_now(mounts, unit)));
+        findings.push(without_manners(manager, &units, acts, is_root, |unit| {
+            is_idle_now(mounts, unit)
+        }));
         findings.extend(void(manager, &units, acts));
     }
     findings
@@ -63,6 +72,7 @@ fn measured(manager: Manager) -> &'static str {
 fn without_manners(
     manager: Manager,
     units: &[(String, UnitSettings)],
+    acts: &EffectiveControls,
     is_root: bool,
     is_idle_now: impl Fn(&str) -> bool,
 ) -> Finding {
@@ -70,7 +80,8 @@ fn without_manners(
         units.iter().filter(|(name, _)| KNOWN.contains(&&**name)).collect();
     let rude: Vec<&str> = known
         .iter()
-        .filter(|(name, settings)| !settings.has_manners() && !MANNERED.contains(&&**name))
+        .filter(|(_, settings)| !settings.yields(acts.class, acts.weight_of(manager)))
+        .filter(|(name, _)| !MANNERED.contains(&&**name))
         .map(|(name, _)| &**name)
         .filter(|name| !is_idle_now(name))
         .collect();
@@ -113,10 +124,8 @@ fn void(
     let disk = acts.disk.as_deref().unwrap_or("the disk");
     let mut findings = Vec::new();
     let weighted = with(&|settings| settings.io_weight.is_some());
-    let reaches = manager == Manager::System || acts.delegated;
-    let weight_acts = acts.weight && reaches;
-    if !weighted.is_empty() && !weight_acts {
-        let why = if reaches {
+    if !weighted.is_empty() && !acts.weight_of(manager) {
+        let why = if manager == Manager::System || acts.delegated {
             format!("a weight acts under bfq or with a cost model, and {disk} has neither")
         } else {
             "the I/O controller is not delegated to this user".to_owned()
@@ -186,11 +195,35 @@ mod tests {
             unit("fstrim.service", |_| ()),
             unit("sshd.service", |_| ()),
         ];
-        let found = without_manners(Manager::System, &units, true, |unit| unit == "fstrim.service");
+        let acts = EffectiveControls { class: true, weight: false, delegated: false, disk: None };
+        let fstrim = |unit: &str| unit == "fstrim.service";
+        let found = without_manners(Manager::System, &units, &acts, true, fstrim);
         assert_eq!(text(&found), "1 of 5 that are known do not step back: packagekit.service");
         assert_eq!(found.help, [Help::Remedy(Remedy::AdoptUnits(Units::System))]);
-        let found = without_manners(Manager::User, &units[5..], false, |_| false);
+        let void = EffectiveControls { class: false, ..acts.clone() };
+        let found = without_manners(Manager::System, &units, &void, true, fstrim);
+        let both = "2 of 5 that are known do not step back: packagekit.service, snapd.service";
+        assert_eq!(text(&found), both, "a class that does nothing here");
+        let found = without_manners(Manager::User, &units[5..], &acts, false, |_| false);
         assert!(found.help.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn a_weight_is_manners_where_it_reaches_the_unit_and_is_small() {
+        let acts = EffectiveControls { class: false, weight: true, delegated: false, disk: None };
+        let weighted = |weight: &str| {
+            [unit("snapd.service", |settings| settings.io_weight = Some(weight.into()))]
+        };
+        let rude = |manager, acts: &EffectiveControls, weight: &str| {
+            let found = without_manners(manager, &weighted(weight), acts, false, |_| false);
+            text(&found).contains("do not step back")
+        };
+        assert!(!rude(Manager::System, &acts, "20") && rude(Manager::System, &acts, "1000"));
+        assert!(rude(Manager::User, &acts, "20"), "the controller is not theirs");
+        let delegated = EffectiveControls { delegated: true, ..acts.clone() };
+        assert!(!rude(Manager::User, &delegated, "20"));
+        let no_weights = EffectiveControls { weight: false, ..acts };
+        assert!(rude(Manager::System, &no_weights, "20"));
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl BusConnections {
         }
     }
 
-    /// Says who listens, besides us; nothing if nobody does or it is not known.
+    /// Says who listens, besides us, or that it is not known; nothing if nobody does.
     pub(super) fn finding(&self, model: &Model) -> Option<Finding> {
         let nameless = self.connections.zip(self.names).map(|((all, at), (named, listed))| {
             // By the names that there were when the connections were counted.
@@ -89,10 +89,16 @@ impl BusConnections {
         // One of them is ours.
         let monitors = nameless.unwrap_or(0).saturating_sub(1).max(0);
         let eavesdroppers = model.eavesdroppers();
+        let how = "GetStats, ListNames, GetAllMatchRules of the bus";
+        let unknown = "the bus does not say how many connections it has";
         if monitors == 0 && eavesdroppers.is_empty() {
-            return None;
+            let skipped = || MeasurementOutcome::Skipped(unknown.to_owned());
+            return nameless.is_none().then(|| Finding::new(NAME, "monitors", how, skipped()));
         }
         let mut parts = Vec::new();
+        if nameless.is_none() {
+            parts.push(format!("monitors are not counted: {unknown}"));
+        }
         if monitors > 0 {
             let monitors = usize::try_from(monitors).unwrap_or(usize::MAX);
             parts.push(format!("{} attached", counted(monitors, "monitor")));
@@ -114,7 +120,6 @@ impl BusConnections {
                 hanging.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
             ));
         }
-        let how = "GetStats, ListNames, GetAllMatchRules of the bus";
         let outcome = MeasurementOutcome::Wrong(parts.join("; "));
         let mut finding = Finding::new(NAME, "monitors", how, outcome)
             .because("the bus copies every message to them, and keeps it if they do not read");
@@ -197,7 +202,10 @@ mod tests {
             listeners.finding(&model).map(|finding| finding.outcome)
         };
         assert_eq!(finding(Some(5), Some(4)), None, "the one is ours");
-        assert_eq!(finding(None, Some(4)), None);
+        for (all, named) in [(None, Some(4)), (Some(5), None), (None, None)] {
+            let Some(MeasurementOutcome::Skipped(why)) = finding(all, named) else { panic!() };
+            assert!(why.contains("does not say"), "{why}");
+        }
         let Some(MeasurementOutcome::Wrong(text)) = finding(Some(6), Some(4)) else { panic!() };
         assert!(text.starts_with("1 monitor attached"), "{text}");
     }
@@ -246,6 +254,7 @@ mod tests {
         let model = seen(&[(0, add.text("type='signal',eavesdrop='true'"))]);
         let finding = BusConnections::default().finding(&model).unwrap();
         let MeasurementOutcome::Wrong(text) = finding.outcome else { panic!() };
-        assert!(text.starts_with("1 eavesdropping: :1.7"), "{text}");
+        assert!(text.starts_with("monitors are not counted: "), "{text}");
+        assert!(text.contains("; 1 eavesdropping: :1.7"), "{text}");
     }
 }

@@ -26,6 +26,15 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// The copy asks for its data to be written out this often, as an installer does.
 const CHUNKS_A_SYNC: u64 = 16;
 
+/// Tries to save a small file in `dir`, without waiting for the disk.
+///
+/// # Errors
+///
+/// As `open(2)` and `write(2)`; nothing is left behind.
+pub(super) fn save(dir: &Path) -> io::Result<()> {
+    tempfile::tempfile_in(dir)?.write_all_at(&SMALL, 0)
+}
+
 /// Measures `write 4 KiB, fsync` on one file in `dir`.
 ///
 /// # Errors

@@ -23,6 +23,8 @@ const NAME: &str = "storage";
 const BUDGET: Duration = Duration::from_millis(600);
 /// Below this a copy beside the measurement could fill the disk.
 const ROOM_FOR_COPY: u64 = 1 << 30;
+/// What is told beside a hindrance.
+const UNSAVED: &str = "nothing can be saved there";
 /// Dirty pages beyond this slow every sync on the machine for seconds.
 const MUCH_DIRTY: u64 = 256 << 20;
 
@@ -69,6 +71,8 @@ struct MeasuredFileSystem {
     /// `home`, `runtime`, `temp`, or several of them.
     label: String,
     place: MeasuredDirectory,
+    /// Whether programs save in this directory, or make the one that they save in; not the nearest above a home that is not there.
+    is_saved_in: bool,
 }
 
 /// Finds the distinct file systems of the user's directories.
@@ -81,11 +85,14 @@ fn spots(machine: &Machine, mounts: &Mounts) -> Vec<MeasuredFileSystem> {
     ];
     let mut spots: Vec<MeasuredFileSystem> = Vec::new();
     for (label, path) in wanted {
-        let place = path.and_then(existing).and_then(|dir| MeasuredDirectory::of(dir, mounts));
+        let Some(path) = path else { continue };
+        let place = existing(path).and_then(|dir| MeasuredDirectory::of(dir, mounts));
         let Some(place) = place else { continue };
+        let is_below_home = machine.home.as_ref().is_some_and(|home| place.dir.starts_with(home));
+        let is_saved_in = place.dir == path || is_below_home;
         match spots.iter_mut().find(|spot| spot.place.mount.id == place.mount.id) {
             Some(spot) => spot.label = format!("{}, {label}", spot.label),
-            None => spots.push(MeasuredFileSystem { label: label.to_owned(), place }),
+            None => spots.push(MeasuredFileSystem { label: label.to_owned(), place, is_saved_in }),
         }
     }
     spots
@@ -138,6 +145,12 @@ impl MeasuredFileSystem {
             Ok(samples) => samples,
             Err(error) => {
                 let why = refusal(&error, &self.place.mount);
+                // Where nothing can be saved the description says so, once.
+                let is_told = matches!(self.describe().outcome, MeasurementOutcome::Wrong(_));
+                if self.is_hindrance(&error) && !is_told {
+                    let wrong = MeasurementOutcome::Wrong(why);
+                    return Some(Finding::new(NAME, name, how, wrong).because(UNSAVED));
+                }
                 return Some(Finding::new(NAME, name, how, MeasurementOutcome::Skipped(why)));
             }
         };
@@ -175,7 +188,7 @@ impl MeasuredFileSystem {
                 how,
                 MeasurementOutcome::Wrong(format!("read-only: {text}")),
             )
-            .because("nothing can be saved there")
+            .because(UNSAVED)
             .remedy(Remedy::ShowRemounts);
         }
         if free.is_some_and(|space| space.total_bytes > 0 && space.free_bytes < 1 << 20) {
@@ -185,22 +198,65 @@ impl MeasuredFileSystem {
                 how,
                 MeasurementOutcome::Wrong(format!("full: {text}")),
             )
-            .because("nothing can be saved there")
+            .because(UNSAVED)
             .remedy(Remedy::ShowSpace(mount.point.clone()));
         }
+        if let Some(error) = measure::save(&self.place.dir).err().filter(|it| self.is_hindrance(it))
+        {
+            let why = format!("{}: {text}", refusal(&error, mount));
+            let how = "create a file, write 4 KiB";
+            let wrong = Finding::new(NAME, name, how, MeasurementOutcome::Wrong(why));
+            let wrong = wrong.because(UNSAVED);
+            return match error.kind() {
+                io::ErrorKind::PermissionDenied => wrong.hint(format!(
+                    "have {} belong to you, or choose another directory",
+                    self.place.dir.display()
+                )),
+                io::ErrorKind::QuotaExceeded => {
+                    wrong.hint("delete files, or ask for more: quota -s shows how much you have")
+                }
+                // There is room for bytes.
+                io::ErrorKind::StorageFull => wrong.hint(format!(
+                    "delete what has many small files: df -i {} shows how many there may be",
+                    mount.point.display()
+                )),
+                _ => wrong,
+            };
+        }
         Finding::new(NAME, name, how, MeasurementOutcome::Note(text))
+    }
+
+    /// Returns whether an error keeps programs from saving, and not only this measurement from being made.
+    fn is_hindrance(&self, error: &io::Error) -> bool {
+        match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded => true,
+            // Above a home that is not there, nobody wants to save anything.
+            io::ErrorKind::PermissionDenied => self.is_saved_in,
+            _ => error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()),
+        }
     }
 }
 
 fn refusal(error: &io::Error, mount: &MountInfo) -> String {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => format!("{} is read-only", mount.point.display()),
+        io::ErrorKind::StorageFull if free_files(&mount.point) == Some(0) => {
+            format!("{} holds no more files", mount.point.display())
+        }
         io::ErrorKind::StorageFull => format!("{} is full", mount.point.display()),
         io::ErrorKind::QuotaExceeded => {
             format!("your quota on {} is used up", mount.point.display())
         }
         _ => error.to_string(),
     }
+}
+
+/// Returns how many files this user may still make; `None` where there is no limit, or it is not known.
+fn free_files(dir: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(dir).ok()?;
+    (stat.f_files > 0).then_some(stat.f_favail)
 }
 
 fn space(dir: &Path) -> Option<FreeSpace> {
