@@ -84,3 +84,4 @@ mod trace_page;
 mod trace_show;
 mod two_services;
 mod units;
+mod verdicts;

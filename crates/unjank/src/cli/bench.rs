@@ -320,9 +320,7 @@ fn print(run: &Run, json: bool) -> Result<(), Error> {
     } else {
         text::render(run, screen::width(), screen::paint())
     };
-    let mut stdout = if json { screen::json() } else { screen::stdout() };
-    stdout.write_all(output.as_bytes())?;
-    Ok(stdout.flush()?)
+    screen::tell(if json { screen::json() } else { screen::stdout() }, &output)
 }
 
 fn judged(run: &Run) -> Result<Verdict, Error> {

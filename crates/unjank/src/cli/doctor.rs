@@ -97,9 +97,7 @@ impl Doctor {
             }
             output
         };
-        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
-        stdout.write_all(output.as_bytes())?;
-        Ok(stdout.flush()?)
+        screen::tell(if self.json { screen::json() } else { screen::stdout() }, &output)
     }
 }
 

@@ -128,9 +128,14 @@ impl Write for Output {
 
 /// Writes the text of a verdict; this stays what it is if the reader closes the output early.
 pub(crate) fn tell(mut out: Output, text: &str) -> Result<(), Error> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        told => Ok(told?),
+    verdict_stays(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::from))
+}
+
+/// Passes on what came of printing a verdict, which stays what it is if the reader closed the output early.
+pub(crate) fn verdict_stays(printed: Result<(), Error>) -> Result<(), Error> {
+    match printed {
+        Err(error) if error.is_closed_pipe() => Ok(()),
+        printed => printed,
     }
 }
 

@@ -1,6 +1,5 @@
 //! `unjank bus diff`: what differs between two captures.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use capture::diff::{self, Diff as Differences, SCHEMA};
@@ -56,9 +55,7 @@ impl Diff {
         } else {
             diff::render(&found, &before, &after, screen::width(), screen::paint())
         };
-        let mut stdout = if self.json { screen::json() } else { screen::stdout() };
-        stdout.write_all(output.as_bytes())?;
-        stdout.flush()?;
+        screen::tell(if self.json { screen::json() } else { screen::stdout() }, &output)?;
         if !found.is_same() {
             return Ok(Verdict::No);
         }

@@ -161,8 +161,8 @@ impl Plugins {
         };
         let (text, verdict) = self.command.run()?;
         let mut out = if prints_json { screen::json() } else { screen::stdout() };
-        out.write_all(&text)?;
-        out.flush()?;
+        let written = out.write_all(&text).and_then(|()| out.flush());
+        screen::verdict_stays(written.map_err(Error::from))?;
         if is_question && text.is_empty() {
             catalogue::nothing("plugin");
         }

@@ -69,19 +69,25 @@ impl Check {
             });
         }
         let damaged = files.iter().filter(|file| file.state == DatabaseState::Damaged).count();
-        if self.json {
-            super::print_json(&Document { schema: SCHEMA, files }, out)?;
+        let printed = if self.json {
+            super::print_json(&Document { schema: SCHEMA, files }, out)
         } else {
-            let summary = match (files.len(), damaged) {
-                (0, _) => "The profile has no databases.".to_owned(),
-                (n, 0) => format!("{} checked, no damage found.", counted(n, "database")),
-                (n, _) => format!("{damaged} of {} damaged.", counted(n, "database")),
-            };
-            writeln!(out, "{summary}\n")?;
-            files.iter().try_for_each(|file| print(file, out))?;
-        }
+            print_all(&files, damaged, out)
+        };
+        screen::verdict_stays(printed)?;
         Ok(if damaged == 0 { Verdict::Yes } else { Verdict::No })
     }
+}
+
+fn print_all(files: &[DatabaseReport], damaged: usize, out: &mut dyn Write) -> Result<(), Error> {
+    let summary = match (files.len(), damaged) {
+        (0, _) => "The profile has no databases.".to_owned(),
+        (n, 0) => format!("{} checked, no damage found.", counted(n, "database")),
+        (n, _) => format!("{damaged} of {} damaged.", counted(n, "database")),
+    };
+    writeln!(out, "{summary}\n")?;
+    files.iter().try_for_each(|file| print(file, out))?;
+    Ok(out.flush()?)
 }
 
 fn print(file: &DatabaseReport, out: &mut dyn Write) -> Result<(), Error> {

@@ -93,7 +93,7 @@ impl Expect {
             let name = self.rule_file.file_name().unwrap_or_default().to_string_lossy();
             file.write(&junit(&report, &name))?;
         }
-        self.print(&report)?;
+        screen::verdict_stays(self.print(&report))?;
         if report.faults.is_empty() {
             return Ok(if report.kept { Verdict::Yes } else { Verdict::No });
         }
