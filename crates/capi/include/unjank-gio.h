@@ -122,8 +122,10 @@ struct _UnjankListModel {
     GArray *ranks;
     int failure;
     gboolean reading, loading, ended, unsettled, has_stale, has_changes, reordering;
-    guint watch;
-    guint idle;
+    /* What the next turn is for: the listing, or the time. There is one of them, none in a turn. */
+    GSource *source;
+    /* How often rows were arranged: who tells of several ranges ends when a handler had them arranged anew. */
+    guint arranged;
     /* Rows of the next step; when the last one was, all rows were in their places, the last and the first names came, in
      * microseconds. */
     guint step, unseen;
@@ -374,6 +376,7 @@ static void unjank_list_model_reset(UnjankListModel *model)
     g_array_set_size(model->pins, 0);
     g_array_set_size(model->ranks, 0);
     model->unsettled = FALSE;
+    model->arranged++;
     unjank_list_model_emit(model, 0, model->rows, unjank_list_model_target(model));
 }
 
@@ -448,9 +451,11 @@ static void unjank_list_model_place(UnjankListModel *model, GArray *held, guint 
 }
 
 /* Puts rows where `to` says, lets go those that are not kept, and tells of it, range by range: no range has both rows
- * that somebody holds and many others, for a view looks through all of such a range. */
+ * that somebody holds and many others, for a view looks through all of such a range. A handler that has the rows arranged
+ * anew begins with what was told up to then, so that nothing is left to be told here. */
 static void unjank_list_model_rearrange(UnjankListModel *model, GArray *held, guint rows)
 {
+    guint arranged = ++model->arranged;
     g_array_set_size(model->pins, 0);
     unjank_list_model_rank(model, held);
     for (guint at = 0; at < held->len; at++)
@@ -467,7 +472,7 @@ static void unjank_list_model_rearrange(UnjankListModel *model, GArray *held, gu
         if (gap || wanted)
             unjank_list_model_emit(model, row, gap, wanted);
         row += wanted;
-        if (!pin)
+        if (!pin || model->arranged != arranged)
             break;
         if (pin->kept) {
             kept++;
@@ -478,6 +483,8 @@ static void unjank_list_model_rearrange(UnjankListModel *model, GArray *held, gu
         }
         unjank_list_model_emit(model, row, done, done);
         row += done;
+        if (model->arranged != arranged)
+            break;
     }
 }
 
@@ -499,6 +506,7 @@ static void unjank_list_model_follow(UnjankListModel *model)
     if (moves == 1 && !model->pins->len && model->limit == G_MAXUINT && change.count <= UNJANK_GIO_FIRST &&
         (change.type == UNJANK_ROWS_INSERTED || change.type == UNJANK_ROWS_REMOVED)) {
         gboolean inserted = change.type == UNJANK_ROWS_INSERTED;
+        model->arranged++;
         unjank_list_model_emit(model, change.row, inserted ? 0 : change.count, inserted ? change.count : 0);
         return;
     }
@@ -652,6 +660,36 @@ static gboolean unjank_list_model_take(UnjankListModel *model)
 static gboolean unjank_list_model_ready(gint fd, GIOCondition condition, gpointer data);
 static gboolean unjank_list_model_go_on(gpointer data);
 
+/* Ends what waits for the next turn. */
+static void unjank_list_model_unschedule(UnjankListModel *model)
+{
+    if (!model->source)
+        return;
+    g_source_destroy(model->source);
+    g_clear_pointer(&model->source, g_source_unref);
+}
+
+/* Has the next turn come from this source, and from no other. */
+static void unjank_list_model_schedule(UnjankListModel *model, GSource *source, GSourceFunc callback)
+{
+    /* A handler may have chosen another order in this turn, or run the main loop. */
+    unjank_list_model_unschedule(model);
+    g_source_set_callback(source, callback, model, NULL);
+    g_source_attach(source, NULL);
+    model->source = source;
+}
+
+static void unjank_list_model_schedule_after(UnjankListModel *model, guint milliseconds)
+{
+    unjank_list_model_schedule(model, g_timeout_source_new(milliseconds), unjank_list_model_go_on);
+}
+
+static void unjank_list_model_schedule_ready(UnjankListModel *model)
+{
+    GSource *source = g_unix_fd_source_new(unjank_listing_fd(model->listing), G_IO_IN);
+    unjank_list_model_schedule(model, source, G_SOURCE_FUNC(unjank_list_model_ready));
+}
+
 /* One turn of the main loop. */
 static void unjank_list_model_turn(UnjankListModel *model)
 {
@@ -669,9 +707,13 @@ static void unjank_list_model_turn(UnjankListModel *model)
     if (!model->reading)
         g_hash_table_remove_all(model->asked);
     if (more || model->unsettled || model->has_stale || model->has_changes || model->rows == model->limit)
-        model->idle = g_timeout_add(more ? UNJANK_GIO_PAUSE : UNJANK_GIO_FRAME / 1000, unjank_list_model_go_on, model);
+        unjank_list_model_schedule_after(model, more ? UNJANK_GIO_PAUSE : UNJANK_GIO_FRAME / 1000);
+    else if (model->reordering)
+        unjank_list_model_schedule_after(model, 0);
     else if (!model->ended)
-        model->watch = g_unix_fd_add(unjank_listing_fd(model->listing), G_IO_IN, unjank_list_model_ready, model);
+        unjank_list_model_schedule_ready(model);
+    else
+        unjank_list_model_unschedule(model);
     if (loading != model->loading) {
         model->loading = loading;
         g_object_notify(G_OBJECT(model), "loading");
@@ -682,7 +724,7 @@ static void unjank_list_model_turn(UnjankListModel *model)
 static gboolean unjank_list_model_go_on(gpointer data)
 {
     UnjankListModel *model = UNJANK_LIST_MODEL(data);
-    model->idle = 0;
+    unjank_list_model_unschedule(model);
     unjank_list_model_turn(model);
     return G_SOURCE_REMOVE;
 }
@@ -693,7 +735,7 @@ static gboolean unjank_list_model_ready(gint fd, GIOCondition condition, gpointe
     (void)condition;
     UnjankListModel *model = UNJANK_LIST_MODEL(data);
     /* What was received already does not show at the descriptor: it is watched again when nothing is left. */
-    model->watch = 0;
+    unjank_list_model_unschedule(model);
     unjank_list_model_turn(model);
     return G_SOURCE_REMOVE;
 }
@@ -710,8 +752,7 @@ static void unjank_list_model_get_property(GObject *object, guint id, GValue *va
 static void unjank_list_model_finalize(GObject *object)
 {
     UnjankListModel *model = UNJANK_LIST_MODEL(object);
-    g_clear_handle_id(&model->watch, g_source_remove);
-    g_clear_handle_id(&model->idle, g_source_remove);
+    unjank_list_model_unschedule(model);
     /* Where one could not be opened, its failure stays the last one. */
     if (model->model)
         unjank_model_close(model->model);
@@ -756,7 +797,7 @@ GListModel *unjank_list_model_new(const char *path, const unjank_listing_options
         g_object_unref(model);
         return NULL;
     }
-    model->watch = g_unix_fd_add(unjank_listing_fd(model->listing), G_IO_IN, unjank_list_model_ready, model);
+    unjank_list_model_schedule_ready(model);
     return G_LIST_MODEL(model);
 }
 
@@ -771,15 +812,15 @@ int unjank_list_model_set(UnjankListModel *model, const unjank_model_options *or
     int set = unjank_model_set(model->model, &options);
     if (set < 0)
         return set;
+    /* A handler of what is told here may give the model back. */
+    g_object_ref(model);
     model->reordering = set > 0;
     if (model->reordering)
         model->ended = FALSE;
     else
         unjank_list_model_reordered(model);
-    if (!model->idle) {
-        g_clear_handle_id(&model->watch, g_source_remove);
-        model->idle = g_timeout_add(0, unjank_list_model_go_on, model);
-    }
+    unjank_list_model_schedule_after(model, 0);
+    g_object_unref(model);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <utime.h>
 
 #include "check.h"
 
@@ -109,6 +110,136 @@ static void check_order(const char *path, guint count, guint from)
     told = 0;
 }
 
+/* A handler chooses another order, so often; each is the other way round than the one before, and has more or fewer rows. */
+static guint orders_left;
+static unjank_model_options chosen = {.size = sizeof chosen, .locale = "C"};
+
+static void choose_order(UnjankListModel *model)
+{
+    if (orders_left == 0)
+        return;
+    orders_left--;
+    chosen.flags ^= UNJANK_DESCENDING;
+    chosen.filter = orders_left % 2 ? "1" : NULL;
+    CHECK(unjank_list_model_set(model, &chosen) == 0);
+}
+
+static void choose_order_for_rows(GListModel *rows, guint at, guint removed, guint added, gpointer unused)
+{
+    (void)at;
+    (void)removed;
+    (void)added;
+    (void)unused;
+    choose_order(UNJANK_LIST_MODEL(rows));
+}
+
+static void choose_order_for_loading(GObject *rows, GParamSpec *spec, gpointer unused)
+{
+    (void)spec;
+    (void)unused;
+    choose_order(UNJANK_LIST_MODEL(rows));
+}
+
+static void choose_order_for_item(GObject *item, GParamSpec *spec, gpointer rows)
+{
+    (void)item;
+    (void)spec;
+    choose_order(UNJANK_LIST_MODEL(rows));
+}
+
+static void give_back(GListModel *rows, guint at, guint removed, guint added, gpointer once)
+{
+    (void)at;
+    (void)removed;
+    (void)added;
+    g_signal_handlers_disconnect_by_data(rows, once);
+    g_object_unref(rows);
+}
+
+static GListModel *open_rows(const char *path)
+{
+    unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
+    chosen.flags = 0;
+    chosen.filter = NULL;
+    told = 0;
+    return unjank_list_model_new(path, &options, &chosen);
+}
+
+/* Nothing is left in the main loop that would use a model which is gone. */
+static void check_gone(gconstpointer rows)
+{
+    CHECK(g_main_context_find_source_by_user_data(NULL, (gpointer)rows) == NULL);
+}
+
+/* Handlers may choose another order in every signal, while other rows are being told of, too. */
+static void check_orders_in_handlers(const char *path, guint count)
+{
+    static const char *const signals[] = {"items-changed", "notify::loading", "notify::generation"};
+    static const GCallback handlers[] = {G_CALLBACK(choose_order_for_rows), G_CALLBACK(choose_order_for_loading),
+                                         G_CALLBACK(choose_order_for_item)};
+    for (guint at = 0; at < G_N_ELEMENTS(signals); at++) {
+        GListModel *rows = open_rows(path);
+        gpointer item = NULL;
+        orders_left = 3;
+        if (at == 2) {
+            wait_for(rows, count);
+            item = g_list_model_get_item(rows, 0);
+            g_signal_connect(item, signals[at], handlers[at], rows);
+            char *first = g_build_filename(path, "file 0", NULL);
+            CHECK(utime(first, NULL) == 0);
+            g_free(first);
+        } else
+            g_signal_connect(rows, signals[at], handlers[at], NULL);
+        while (orders_left == 3)
+            g_main_context_iteration(NULL, TRUE);
+        g_clear_object(&item);
+        g_object_unref(rows);
+        check_gone(rows);
+    }
+    /* In the middle of what another order has moved, and in the middle of that. */
+    for (guint from = 0; from + SHOWN < count; from += 50) {
+        GListModel *rows = open_rows(path);
+        wait_for(rows, count);
+        told = count;
+        hold(rows, from);
+        g_signal_connect(rows, "items-changed", G_CALLBACK(rows_changed), rows);
+        g_signal_connect(rows, "items-changed", handlers[0], NULL);
+        orders_left = 4;
+        choose_order(UNJANK_LIST_MODEL(rows));
+        check_held(rows);
+        while (unjank_list_model_is_loading(UNJANK_LIST_MODEL(rows))) {
+            g_main_context_iteration(NULL, TRUE);
+            check_held(rows);
+        }
+        CHECK(orders_left == 0 && told == count);
+        for (guint row = 0; row < SHOWN; row++)
+            g_clear_object(&held[row]);
+        char *last = NULL;
+        for (guint row = 0; row < count; row++) {
+            char *name;
+            gpointer item = g_list_model_get_item(rows, row);
+            g_object_get(item, "name", &name, NULL);
+            g_object_unref(item);
+            /* The fourth is the first one again. */
+            CHECK(!last || strcmp(last, name) < 0);
+            g_free(last);
+            last = name;
+        }
+        g_free(last);
+        g_object_unref(rows);
+        check_gone(rows);
+    }
+    held_from = 0;
+    /* The last reference may be given back by a handler. */
+    GListModel *rows = open_rows(path);
+    wait_for(rows, count);
+    g_signal_connect(rows, "items-changed", G_CALLBACK(give_back), &chosen);
+    orders_left = 1;
+    choose_order(UNJANK_LIST_MODEL(rows));
+    check_gone(rows);
+    told = 0;
+}
+
 int main(int count, char **arguments)
 {
     CHECK(count == 2 || count == 4);
@@ -127,6 +258,7 @@ int main(int count, char **arguments)
     wait_for(missing, 0);
     CHECK(unjank_list_model_get_failure(UNJANK_LIST_MODEL(missing)) == -ENOENT);
     g_object_unref(missing);
+    check_orders_in_handlers(arguments[1], 300);
     unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
     unjank_model_options order = {.size = sizeof order, .locale = "en_GB.UTF-8"};
     GListModel *rows = unjank_list_model_new(arguments[1], &options, &order);
