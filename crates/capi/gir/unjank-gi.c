@@ -15,7 +15,7 @@
  *
  * The rows of a directory: a #GListModel of #UnjankItem.
  *
- * All of it belongs to the thread whose main context was the default when it was made.
+ * All of it happens in the main context that was the default of the thread which made it.
  */
 
 /**

@@ -14,8 +14,9 @@
  * when nobody holds them: a view of 500,000 entries has as many as it shows.
  * While the directory is read, and when it changes (UNJANK_FOLLOW), the model
  * emits items-changed; an item whose attributes arrive later than its name
- * emits notify::generation. All of it belongs to the thread whose main context
- * was the default when the model was made.
+ * emits notify::generation. All of it happens in the main context that was the
+ * default of the thread which made the model (g_main_context_push_thread_default()),
+ * and belongs to the thread that runs it.
  *
  * No turn of the main loop takes long: a view makes widgets for some 200 rows
  * whatever it shows, so the model gives it a screenful at first and some rows
@@ -111,6 +112,7 @@ typedef struct {
 
 struct _UnjankListModel {
     GObject parent;
+    GMainContext *context;
     unjank_listing *listing;
     unjank_model *model;
     /* Rows that were told of, and the most that may be. */
@@ -675,7 +677,7 @@ static void unjank_list_model_schedule(UnjankListModel *model, GSource *source, 
     /* A handler may have chosen another order in this turn, or run the main loop. */
     unjank_list_model_unschedule(model);
     g_source_set_callback(source, callback, model, NULL);
-    g_source_attach(source, NULL);
+    g_source_attach(source, model->context);
     model->source = source;
 }
 
@@ -753,6 +755,7 @@ static void unjank_list_model_finalize(GObject *object)
 {
     UnjankListModel *model = UNJANK_LIST_MODEL(object);
     unjank_list_model_unschedule(model);
+    g_main_context_unref(model->context);
     /* Where one could not be opened, its failure stays the last one. */
     if (model->model)
         unjank_model_close(model->model);
@@ -778,6 +781,7 @@ static void unjank_list_model_class_init(UnjankListModelClass *class_)
 
 static void unjank_list_model_init(UnjankListModel *model)
 {
+    model->context = g_main_context_ref_thread_default();
     model->items = g_hash_table_new(NULL, NULL);
     model->asked = g_hash_table_new(NULL, NULL);
     model->wanted = g_array_new(FALSE, FALSE, sizeof(guint32));

@@ -240,6 +240,28 @@ static void check_orders_in_handlers(const char *path, guint count)
     told = 0;
 }
 
+/* A thread that has a main context of its own gets the rows there, and none are left to the main loop of the program. */
+static gpointer list_in_context(gpointer path)
+{
+    GMainContext *own = g_main_context_new();
+    g_main_context_push_thread_default(own);
+    GListModel *rows = open_rows((const char *)path);
+    check_gone(rows);
+    CHECK(g_main_context_find_source_by_user_data(own, rows) != NULL);
+    chosen.flags = UNJANK_DESCENDING;
+    for (int round = 0; round < 2; round++) {
+        while (unjank_list_model_is_loading(UNJANK_LIST_MODEL(rows)) || g_list_model_get_n_items(rows) != 300)
+            g_main_context_iteration(own, TRUE);
+        CHECK(unjank_list_model_set(UNJANK_LIST_MODEL(rows), &chosen) == 0);
+        check_gone(rows);
+    }
+    g_object_unref(rows);
+    CHECK(g_main_context_find_source_by_user_data(own, rows) == NULL);
+    g_main_context_pop_thread_default(own);
+    g_main_context_unref(own);
+    return NULL;
+}
+
 int main(int count, char **arguments)
 {
     CHECK(count == 2 || count == 4);
@@ -259,6 +281,7 @@ int main(int count, char **arguments)
     CHECK(unjank_list_model_get_failure(UNJANK_LIST_MODEL(missing)) == -ENOENT);
     g_object_unref(missing);
     check_orders_in_handlers(arguments[1], 300);
+    g_thread_join(g_thread_new("lists", list_in_context, arguments[1]));
     unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
     unjank_model_options order = {.size = sizeof order, .locale = "en_GB.UTF-8"};
     GListModel *rows = unjank_list_model_new(arguments[1], &options, &order);
