@@ -38,7 +38,8 @@ G_BEGIN_DECLS
 G_DECLARE_FINAL_TYPE(UnjankItem, unjank_item, UNJANK, ITEM, GObject)
 
 #define UNJANK_TYPE_LIST_MODEL (unjank_list_model_get_type())
-/** The rows of a directory, a GListModel of UnjankItem. Property "loading". */
+/** The rows of a directory, a GListModel of UnjankItem. Properties: "loading" and
+ *  "failure", as unjank_list_model_get_failure(). */
 G_DECLARE_FINAL_TYPE(UnjankListModel, unjank_list_model, UNJANK, LIST_MODEL, GObject)
 
 /** Lists a directory. options and order may be NULL, as those of
@@ -57,7 +58,9 @@ int unjank_list_model_set(UnjankListModel *model, const unjank_model_options *or
  *  rows are still on the way to their places. */
 gboolean unjank_list_model_is_loading(UnjankListModel *model);
 
-/** Returns a negative errno where the directory, or its changes, cannot be read; else 0. */
+/** Returns a negative errno where the directory, or its changes, cannot be read, or
+ *  not to the end (-ECONNRESET: the worker or the daemon ended); else 0. The rows
+ *  are those that arrived until then. notify::failure says that it changed. */
 int unjank_list_model_get_failure(UnjankListModel *model);
 
 /** Returns the id of an item's entry. */
@@ -122,7 +125,7 @@ struct _UnjankListModel {
     GArray *pins;
     /* Where these entries belong, ascending. */
     GArray *ranks;
-    int failure;
+    int failure, told_failure;
     gboolean reading, loading, ended, unsettled, has_stale, has_changes, reordering;
     /* What the next turn is for: the listing, or the time. There is one of them, none in a turn. */
     GSource *source;
@@ -149,7 +152,7 @@ struct _UnjankItem {
 };
 
 enum { UNJANK_ITEM_NAME = 1, UNJANK_ITEM_GENERATION };
-enum { UNJANK_LIST_MODEL_LOADING = 1 };
+enum { UNJANK_LIST_MODEL_LOADING = 1, UNJANK_LIST_MODEL_FAILURE };
 
 G_DEFINE_TYPE(UnjankItem, unjank_item, G_TYPE_OBJECT)
 
@@ -638,6 +641,9 @@ static gboolean unjank_list_model_take(UnjankListModel *model)
         }
         if (more > 0 && event.type == UNJANK_FAILED)
             model->failure = event.error;
+        /* Whoever reads is gone: the rows are not all of the directory, or no changes follow. */
+        if (more < 0)
+            model->failure = more;
         if (more < 0 || (more > 0 && event.type == UNJANK_DONE))
             model->reading = FALSE;
     } while (more > 0 && g_get_monotonic_time() < end);
@@ -716,6 +722,10 @@ static void unjank_list_model_turn(UnjankListModel *model)
         unjank_list_model_schedule_ready(model);
     else
         unjank_list_model_unschedule(model);
+    if (model->failure != model->told_failure) {
+        model->told_failure = model->failure;
+        g_object_notify(G_OBJECT(model), "failure");
+    }
     if (loading != model->loading) {
         model->loading = loading;
         g_object_notify(G_OBJECT(model), "loading");
@@ -747,6 +757,8 @@ static void unjank_list_model_get_property(GObject *object, guint id, GValue *va
 {
     if (id == UNJANK_LIST_MODEL_LOADING)
         g_value_set_boolean(value, UNJANK_LIST_MODEL(object)->loading);
+    else if (id == UNJANK_LIST_MODEL_FAILURE)
+        g_value_set_int(value, UNJANK_LIST_MODEL(object)->failure);
     else
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
 }
@@ -777,6 +789,9 @@ static void unjank_list_model_class_init(UnjankListModelClass *class_)
     g_object_class_install_property(
         object, UNJANK_LIST_MODEL_LOADING,
         g_param_spec_boolean("loading", NULL, NULL, FALSE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+    g_object_class_install_property(
+        object, UNJANK_LIST_MODEL_FAILURE,
+        g_param_spec_int("failure", NULL, NULL, G_MININT, 0, 0, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
 }
 
 static void unjank_list_model_init(UnjankListModel *model)

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <utime.h>
 
 #include "check.h"
@@ -262,6 +263,34 @@ static gpointer list_in_context(gpointer path)
     return NULL;
 }
 
+static void failure_changed(GObject *rows, GParamSpec *spec, gpointer failures)
+{
+    int failure;
+    (void)spec;
+    g_object_get(rows, "failure", &failure, NULL);
+    CHECK(failure < 0 && failure == unjank_list_model_get_failure(UNJANK_LIST_MODEL(rows)));
+    ++*(guint *)failures;
+}
+
+/* What arrived before the worker ended is not the whole directory, and says so. */
+static void check_worker_that_ends(const char *path)
+{
+    guint failures = 0;
+    char *worker = g_strconcat(path, ".worker", NULL);
+    CHECK(g_file_set_contents(worker, "#!/bin/sh\nhead -c 1 >/dev/null\n", -1, NULL) && chmod(worker, 0700) == 0);
+    unjank_listing_options options = {.size = sizeof options, .flags = UNJANK_WORKER, .worker = worker};
+    GListModel *rows = unjank_list_model_new(path, &options, NULL);
+    g_signal_connect(rows, "notify::failure", G_CALLBACK(failure_changed), &failures);
+    wait_for(rows, 0);
+    CHECK(failures == 1 && unjank_list_model_get_failure(UNJANK_LIST_MODEL(rows)) == -ECONNRESET);
+    /* Another order does not make it whole. */
+    CHECK(unjank_list_model_set(UNJANK_LIST_MODEL(rows), &chosen) == 0);
+    wait_for(rows, 0);
+    CHECK(failures == 1 && unjank_list_model_get_failure(UNJANK_LIST_MODEL(rows)) == -ECONNRESET);
+    g_object_unref(rows);
+    g_free(worker);
+}
+
 int main(int count, char **arguments)
 {
     CHECK(count == 2 || count == 4);
@@ -282,6 +311,7 @@ int main(int count, char **arguments)
     g_object_unref(missing);
     check_orders_in_handlers(arguments[1], 300);
     g_thread_join(g_thread_new("lists", list_in_context, arguments[1]));
+    check_worker_that_ends(arguments[1]);
     unjank_listing_options options = {.size = sizeof options, .fields = UNJANK_SIZE, .flags = UNJANK_FOLLOW};
     unjank_model_options order = {.size = sizeof order, .locale = "en_GB.UTF-8"};
     GListModel *rows = unjank_list_model_new(arguments[1], &options, &order);
