@@ -40,7 +40,10 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
+#include <vector>
 
 #include <unjank.h>
 
@@ -434,37 +437,85 @@ private:
         m_cost = m_time.elapsed() - time;
     }
 
-    /* Makes the rows those of the order: their number at the end, then who is in which; what is selected stays selected. */
+    /* Where entries are in a list, by their numbers. */
+    static QHash<uint32_t, int> places(const QVector<uint32_t> &rows, const QVector<uint32_t> &wanted)
+    {
+        QHash<uint32_t, int> found;
+        for (const uint32_t id : wanted)
+            found.insert(id, -1);
+        for (int at = 0; at < rows.size() && !found.isEmpty(); at++) {
+            const auto place = found.find(rows[at]);
+            if (place != found.end())
+                *place = at;
+        }
+        return found;
+    }
+
+    /* The entries that views refer to: those that are selected, the current one. */
+    QVector<uint32_t> kept() const
+    {
+        QVector<uint32_t> kept;
+        const QModelIndexList indexes = persistentIndexList();
+        for (const QModelIndex &index : indexes)
+            kept.append(m_rows[index.row()]);
+        return kept;
+    }
+
+    /* Makes the rows those of the order: those that came are put at the end, all get into their places, and those that
+     * are gone are taken from the end. So what is selected stays selected wherever it goes. */
     void rearrange(uint32_t rows)
     {
         QVector<uint32_t> order = ids(0, rows);
-        const int before = int(m_rows.size()), after = int(order.size());
-        const int same = int(std::mismatch(m_rows.begin(), m_rows.begin() + qMin(before, after), order.begin()).first - m_rows.begin());
-        if (same < qMin(before, after)) {
+        if (!m_open) {
+            /* What is selected stays also where it is behind the first rows now, in the order of all. */
+            const QHash<uint32_t, int> shown = places(order, kept());
+            QVector<uint32_t> behind;
+            for (auto at = shown.begin(); at != shown.end(); ++at) {
+                uint32_t row;
+                if (at.value() < 0 && unjank_model_row(m_model, at.key(), &row) == 0)
+                    behind.append(row);
+            }
+            std::sort(behind.begin(), behind.end());
+            for (const uint32_t row : behind)
+                order += ids(row, 1);
+        }
+        const uint32_t highest = qMax(highestOf(m_rows), highestOf(order));
+        std::vector<bool> isThere(size_t(highest) + 1, false), stays(size_t(highest) + 1, false);
+        for (const uint32_t id : m_rows)
+            isThere[id] = true;
+        for (const uint32_t id : order)
+            stays[id] = true;
+        const auto isGone = [&stays](uint32_t id) { return !stays[id]; };
+        QVector<uint32_t> came, all = order;
+        std::copy_if(order.begin(), order.end(), std::back_inserter(came), [&isThere](uint32_t id) { return !isThere[id]; });
+        std::copy_if(m_rows.begin(), m_rows.end(), std::back_inserter(all), isGone);
+        if (!came.isEmpty()) {
+            beginInsertRows(QModelIndex(), int(m_rows.size()), int(m_rows.size() + came.size()) - 1);
+            m_rows += came;
+            endInsertRows();
+        }
+        if (m_rows != all) {
             Q_EMIT layoutAboutToBeChanged();
             const QModelIndexList from = persistentIndexList();
+            const QVector<uint32_t> entries = kept();
+            const QHash<uint32_t, int> now = places(all, entries);
             QModelIndexList to;
-            QVector<uint32_t> kept;
-            for (const QModelIndex &index : from)
-                kept.append(m_rows[index.row()]);
-            std::copy(order.begin(), order.begin() + qMin(before, after), m_rows.begin());
-            for (int at = 0; at < from.size(); at++) {
-                uint32_t row;
-                const bool stays = unjank_model_row(m_model, kept[at], &row) == 0 && int(row) < before;
-                to.append(stays ? createIndex(int(row), from[at].column()) : QModelIndex());
-            }
+            for (int at = 0; at < from.size(); at++)
+                to.append(createIndex(now.value(entries[at]), from[at].column()));
+            m_rows = all;
             changePersistentIndexList(from, to);
             Q_EMIT layoutChanged();
         }
-        if (after > before) {
-            beginInsertRows(QModelIndex(), before, after - 1);
-            m_rows = order;
-            endInsertRows();
-        } else if (after < before) {
-            beginRemoveRows(QModelIndex(), after, before - 1);
-            m_rows.resize(after);
+        if (order.size() < m_rows.size()) {
+            beginRemoveRows(QModelIndex(), int(order.size()), int(m_rows.size()) - 1);
+            m_rows.resize(order.size());
             endRemoveRows();
         }
+    }
+
+    static uint32_t highestOf(const QVector<uint32_t> &rows)
+    {
+        return rows.isEmpty() ? 0 : *std::max_element(rows.begin(), rows.end());
     }
 
     QByteArray m_path;

@@ -5,6 +5,7 @@
 #include <QApplication>
 #include <QDir>
 #include <QPersistentModelIndex>
+#include <QTemporaryDir>
 #include <QTreeView>
 
 #include "check.h"
@@ -82,6 +83,40 @@ int main(int count, char **arguments)
     CHECK(QFile::remove(directory.filePath(QStringLiteral("file 0b"))));
     waitFor([&] { return model.rowCount() == files; });
     CHECK(ninth.row() == 9);
+
+    // What is selected stays so also where it gets behind the rows that there were, and goes when its file does.
+    QPersistentModelIndex last = model.index(files - 1, 0);
+    const QPersistentModelIndex gone = model.index(8, 0);
+    const QString lastName = nameOf(model, files - 1);
+    view.selectionModel()->select(last, QItemSelectionModel::ClearAndSelect | QItemSelectionModel::Rows);
+    for (int at = 0; at < 2 * files; at++)
+        write(directory.filePath(QStringLiteral("before %1").arg(at)), 1);
+    CHECK(QFile::remove(directory.filePath(QStringLiteral("file 8"))));
+    waitFor([&] { return model.rowCount() == 3 * files - 1; });
+    CHECK(last.isValid() && last.row() == 3 * files - 2 && last.data().toString() == lastName);
+    CHECK(view.selectionModel()->isRowSelected(last.row(), QModelIndex()) && !gone.isValid());
+    // All but the selected one and one more go at once, and others come.
+    for (int at = 0; at < 2 * files; at++)
+        CHECK(QFile::rename(directory.filePath(QStringLiteral("before %1").arg(at)), directory.filePath(QStringLiteral("zz %1").arg(at))));
+    for (int at = 0; at < files - 1; at++)
+        if (at != 8 && at != 9)
+            CHECK(QFile::remove(directory.filePath(QStringLiteral("file %1").arg(at))));
+    waitFor([&] { return model.rowCount() == 2 * files + 2; });
+    CHECK(last.isValid() && last.row() == 1 && last.data().toString() == lastName && ninth.row() == 0);
+    CHECK(view.selectionModel()->isRowSelected(1, QModelIndex()));
+    CHECK(nameOf(model, 2) == QLatin1String("zz 0"));
+
+    // So it does while names arrive, in whatever order they come.
+    const QTemporaryDir large;
+    for (int at = 0; at < 20000; at++)
+        write(large.filePath(QStringLiteral("%1").arg(at * 7919 % 20000)), 0);
+    UnjankModel arriving(QFile::encodeName(large.path()));
+    const QAbstractItemModelTester arrivalTester(&arriving, QAbstractItemModelTester::FailureReportingMode::Fatal);
+    waitFor([&] { return arriving.rowCount() > 0; });
+    const QPersistentModelIndex early = arriving.index(arriving.rowCount() - 1, 0);
+    const QString earlyName = early.data().toString();
+    waitFor([&] { return !arriving.isLoading() && arriving.rowCount() == 20000; });
+    CHECK(early.isValid() && early.data().toString() == earlyName && early.row() == earlyName.toInt());
 
     UnjankModel missing("/not/there");
     waitFor([&] { return !missing.isLoading(); });
