@@ -8,10 +8,12 @@ import threading
 import time
 import unittest
 from collections.abc import Callable
+from ctypes import byref, c_uint32, sizeof
 from pathlib import Path
 
 import unjank
-from unjank import Field, Listing
+from unjank import Field, Listing, _native
+from unjank._native import lib
 
 
 class MisuseTest(unittest.TestCase):
@@ -43,6 +45,47 @@ class MisuseTest(unittest.TestCase):
         for call in calls:
             with self.assertRaisesRegex(ValueError, "closed"):
                 call()
+
+    def test_a_model_is_closed_before_or_after_its_listing(self) -> None:
+        for is_first in (True, False):
+            listing = Listing(self.path)
+            with listing.model() as model:
+                native = model._native
+                assert native is not None
+                handle = native.value
+                del native
+                (model if is_first else listing).close()
+            model.close()
+            listing.close()
+            self.assertEqual(lib.unjank_model_close(handle), -errno.EBADF, "it is closed in the library, too")
+            with self.assertRaisesRegex(ValueError, "closed"):
+                len(model)
+
+    def test_a_model_that_is_dropped_while_a_thread_uses_its_listing_is_closed_by_the_next_call(self) -> None:
+        listing = Listing(self.path, follow=True)
+        listing.read()
+        model = listing.model()
+        native, source = model._native, listing._native
+        assert native is not None and source is not None
+        handle, rows = native.value, c_uint32()
+        event = _native.Event(sizeof(_native.Event))
+
+        def wait() -> None:
+            while lib.unjank_listing_next(source.value, -1, byref(event)) > 0:
+                pass
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while lib.unjank_model_rows(handle, byref(rows)) != -errno.EBUSY:
+            os.sched_yield()
+        del model, native
+        self.assertEqual(lib.unjank_model_rows(handle, byref(rows)), -errno.EBUSY)
+        listing.cancel()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+        with self.assertRaises(OSError):
+            listing.next(0)
+        self.assertEqual(lib.unjank_model_close(handle), -errno.EBADF)
 
     def test_threads_take_turns(self) -> None:
         failures: list[BaseException] = []

@@ -138,12 +138,26 @@ class Listing(Source):
         self._is_done = False
         self._failure: OSError | None = None
         self._event = _native.Event(sizeof(_native.Event))
+        # Models that nobody refers to, to be closed by whoever takes something next.
+        self._unused_models: list[int] = []
 
     def _descriptor(self, native: Handle) -> int:
         return check(lib.unjank_listing_fd(native.value))
 
     def _end(self, native: Handle) -> None:
         lib.unjank_listing_cancel(native.value)
+
+    def _close_unused_models(self) -> None:
+        """Closes models that could not be closed while another thread used the listing. The caller has the lock."""
+        while self._unused_models:
+            lib.unjank_model_close(self._unused_models.pop())
+
+    def close(self) -> None:
+        native = self._native
+        super().close()
+        if native is not None and native.pid == os.getpid():
+            with self._lock:
+                self._close_unused_models()
 
     def cancel(self) -> None:
         """Ends the reading: whoever waits, in whatever thread, gets an OSError (ECANCELED). What arrived stays."""
@@ -201,6 +215,7 @@ class Listing(Source):
     def _take(self, native: Handle) -> Event | None:
         """Takes what happened, if something did, into the columns."""
         event = self._event
+        self._close_unused_models()
         if check(lib.unjank_listing_next(native.value, 0, byref(event)), self.directory) == 0:
             return None
         self._notify()

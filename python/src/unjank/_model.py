@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import os
 from array import array
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_uint32, c_void_p, sizeof
@@ -70,6 +71,23 @@ class RowChange:
     to: int
 
 
+class ModelHandle(Handle):
+    """A handle of a model. Where a thread uses the listing when nobody refers to the model any more, it is closed later."""
+
+    __slots__ = ("_busy", "_unused")
+
+    def __init__(self, value: int, unused: list[int]) -> None:
+        super().__init__(value, lib.unjank_model_close)
+        self._unused = unused
+        # At the end of the interpreter the names of modules may be gone.
+        self._busy = errno.EBUSY
+
+    def __del__(self) -> None:
+        # Not by waiting for the thread: this may run anywhere, also where another lock is held.
+        if self._getpid() == self.pid and self._close(self.value) == -self._busy:
+            self._unused.append(self.value)
+
+
 class Model(Sequence[Entry]):
     """The rows of a view. Listing.next() keeps them true; a thread that shows them takes turns with it."""
 
@@ -81,7 +99,7 @@ class Model(Sequence[Entry]):
         options = _options(order or Order())
         with listing._turn():
             check(lib.unjank_model_open(native.value, byref(options), byref(place)), listing.directory)
-        self._native: Handle | None = Handle(place.value or 0, lib.unjank_model_close)
+        self._native: Handle | None = ModelHandle(place.value or 0, listing._unused_models)
 
     def _open(self) -> Handle:
         self.listing._open()
@@ -90,8 +108,14 @@ class Model(Sequence[Entry]):
         return self._native.check()
 
     def close(self) -> None:
-        """Closes the model; closing its listing does that, too."""
-        with self.listing._turn():
+        """Closes the model; closing its listing does that, too. Closing twice is allowed."""
+        native = self._native
+        # In a forked child the lock may be held by a thread that is not there, and the handle is the parent's.
+        if native is None or native.pid != os.getpid():
+            self._native = None
+            return
+        del native
+        with self.listing._lock:
             self._native = None
 
     def __enter__(self) -> Model:
