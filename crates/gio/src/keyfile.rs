@@ -3,11 +3,13 @@
 //! Here a change is at once in memory; a thread of its own writes all that has come meanwhile as one new file, durably,
 //! over what the file has then. So programs with either backend may use the file beside each other.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::mem::transmute;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::{io, ptr};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -55,6 +57,10 @@ struct KeyfileState {
     file: KeyFile,
     pending: TextChanges,
     in_flight: TextChanges,
+    /// In a forked child: what the process before had not written yet, and that process, which writes it.
+    inherited: Option<(u32, TextChanges)>,
+    /// The directory, while the writer has its turn or waits for it.
+    turn: Option<Arc<OwnedFd>>,
     is_writable: bool,
     /// Values by key, with the text that they were made of.
     cache: HashMap<String, (String, Option<GlibValue>)>,
@@ -85,10 +91,34 @@ impl KeyfileState {
     /// Returns the user's text of a key, with what is not written yet.
     fn text(&self, key: &str) -> Option<&str> {
         let changed = self.pending.get(key).or_else(|| self.in_flight.get(key));
-        match changed {
+        let inherited = || self.inherited.as_ref().and_then(|(_, changes)| changes.get(key));
+        match changed.or_else(inherited) {
             Some(text) => text.as_deref(),
             None => text_of(&self.file, key),
         }
+    }
+
+    /// Leaves what is not written to the process `parent`, of which this one is a forked child: a value that was written by
+    /// both could undo a newer one of the parent's.
+    fn leave_to(&mut self, parent: u32) {
+        let (_, mut left) = self.inherited.take().unwrap_or_default();
+        left.append(&mut self.in_flight);
+        left.append(&mut self.pending);
+        self.inherited = (!left.is_empty()).then_some((parent, left));
+        // The descriptor and the thread are the parent's.
+        std::mem::forget(self.writer.take());
+        if let Some(turn) = self.turn.take() {
+            // Else this process would keep the parent's lock, should that end in its turn.
+            // SAFETY: the descriptor is a copy that nobody uses in this process: the only one who did is a thread of the parent.
+            unsafe { rustix::io::close(turn.as_raw_fd()) };
+            std::mem::forget(turn);
+        }
+    }
+
+    /// Forgets what was inherited of keys that somebody has set since.
+    fn forget_inherited(&mut self, file: &KeyFile) {
+        let Some((_, changes)) = &mut self.inherited else { return };
+        changes.retain(|key, _| text_of(&self.file, key) == text_of(file, key));
     }
 }
 
@@ -198,6 +228,7 @@ impl KeyfileBackend {
     /// Waits until everything is written.
     pub(crate) fn sync(self: &Arc<KeyfileBackend>) {
         let mut state = self.lock();
+        self.take_over(&mut state);
         if !state.pending.is_empty() && self.wake(&mut state).is_err() {
             return;
         }
@@ -231,8 +262,23 @@ impl KeyfileBackend {
         self.idle.notify_all();
     }
 
+    /// Takes over what the process before left, if that is gone and nobody has written it.
+    fn take_over(&self, state: &mut KeyfileState) {
+        let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+        if state.inherited.as_ref().is_none_or(|(of, _)| u32::try_from(parent) == Ok(*of)) {
+            return;
+        }
+        if let Ok(file) = self.load() {
+            state.forget_inherited(&file);
+        }
+        let (_, mut left) = state.inherited.take().unwrap_or_default();
+        left.append(&mut state.pending);
+        state.pending = left;
+    }
+
     /// Wakes the writer, or starts it.
     fn wake(self: &Arc<KeyfileBackend>, state: &mut KeyfileState) -> io::Result<()> {
+        self.take_over(state);
         let process = std::process::id();
         if let Some((of, wake)) = state.writer.take() {
             if of == process && wake.wake() {
@@ -241,7 +287,7 @@ impl KeyfileBackend {
             }
             // Its descriptor is closed, or belongs to the process before.
             std::mem::forget(wake);
-            // In a forked child the writer is not there, and what it had is written again.
+            // In a child that was made without a word to the C library the writer is not there; what it had is written again.
             let mut left = std::mem::take(&mut state.in_flight);
             left.append(&mut state.pending);
             state.pending = left;
@@ -318,12 +364,17 @@ impl KeyfileBackend {
     ///
     /// Without one the file may be replaced, too: where the file system has no locks, and beside a program that was
     /// stopped in its turn.
-    fn take_turn(&self) -> Option<OwnedFd> {
+    fn take_turn(&self) -> Option<Turn<'_>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = open(self.directory(), flags, Mode::empty()).ok()?;
+        // Under the lock, so that no child is forked that has the descriptor and does not know it.
+        let mut state = self.lock();
+        let directory = Arc::new(open(self.directory(), flags, Mode::empty()).ok()?);
+        state.turn = Some(Arc::clone(&directory));
+        drop(state);
+        let turn = Turn { backend: self, directory };
         for _ in 0..MOST_ATTEMPTS {
-            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Some(directory),
+            match flock(&turn.directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(turn),
                 Err(Errno::WOULDBLOCK) => {}
                 Err(_) => return None,
             }
@@ -374,13 +425,29 @@ impl KeyfileBackend {
         let is_hidden = |path: &str| state.pending.contains_key(path) || own.contains_key(path);
         let told: Vec<&str> =
             paths.iter().map(String::as_str).filter(|path| !is_hidden(path)).collect();
+        state.forget_inherited(&file);
         state.file = file;
         drop(state);
         self.tell(&told, OriginTag::NONE);
     }
 }
 
-/// The backends of the program, for its end.
+/// The turn of this program among those that write the file.
+struct Turn<'b> {
+    backend: &'b KeyfileBackend,
+    directory: Arc<OwnedFd>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.backend.lock();
+        // The lock is also that of every child which was forked meanwhile, and would last as long as the last of them.
+        let _ = flock(&self.directory, FlockOperation::Unlock);
+        state.turn = None;
+    }
+}
+
+/// The backends of the program, for its end and for its children.
 static OPENED: Mutex<Vec<Weak<KeyfileBackend>>> = Mutex::new(Vec::new());
 
 /// Has what is not written yet written when the program calls `exit`: a program that knows GLib's own backend does not call `g_settings_sync`.
@@ -392,6 +459,56 @@ fn write_at_exit(backend: &Arc<KeyfileBackend>) {
         unsafe { libc::atexit(sync_all) };
     }
     opened.push(Arc::downgrade(backend));
+    drop(opened);
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the functions stay, because the module is never unloaded. Without them a child may wait for a thread that it does not have.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    });
+}
+
+/// What a thread that forks holds meanwhile: all locks, so that in the child none is held by a thread that is not there.
+struct HeldForFork {
+    process: u32,
+    // Dropped in this order.
+    states: Vec<MutexGuard<'static, KeyfileState>>,
+    _opened: MutexGuard<'static, Vec<Weak<KeyfileBackend>>>,
+    _backends: Vec<Arc<KeyfileBackend>>,
+}
+
+thread_local! {
+    static HELD: Cell<Option<HeldForFork>> = const { Cell::new(None) };
+}
+
+extern "C" fn before_fork() {
+    enter((), || {
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let backends: Vec<Arc<KeyfileBackend>> = opened.iter().filter_map(Weak::upgrade).collect();
+        let lock = |backend: &Arc<KeyfileBackend>| {
+            let state = backend.lock();
+            // SAFETY: `HeldForFork` drops the lock before it gives up the backend that has it.
+            unsafe { transmute::<MutexGuard<'_, KeyfileState>, MutexGuard<'static, _>>(state) }
+        };
+        let states = backends.iter().map(lock).collect();
+        let process = std::process::id();
+        let held = HeldForFork { process, states, _opened: opened, _backends: backends };
+        // A thread that has ended all but this holds nothing over its fork.
+        let _ = HELD.try_with(|place| place.set(Some(held)));
+    });
+}
+
+extern "C" fn after_fork() {
+    enter((), || {
+        let _ = HELD.try_with(Cell::take);
+    });
+}
+
+extern "C" fn in_child() {
+    enter((), || {
+        let Ok(Some(mut held)) = HELD.try_with(Cell::take) else { return };
+        let parent = held.process;
+        held.states.iter_mut().for_each(|state| state.leave_to(parent));
+    });
 }
 
 extern "C" fn sync_all() {
@@ -403,6 +520,7 @@ extern "C" fn sync_all() {
 
 impl Drop for KeyfileBackend {
     fn drop(&mut self) {
+        self.take_over(&mut self.lock());
         self.write_pending();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some((process, wake)) = &state.writer

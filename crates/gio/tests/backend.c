@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -480,6 +481,132 @@ static void test_keyfile(void)
     /* No sync: the end of the program writes what is left. */
 }
 
+/* Whether a descriptor of the program other than this one is of the same file. */
+static gboolean is_open_elsewhere(int descriptor)
+{
+    GStatBuf of, other;
+    gboolean found = FALSE;
+    char path[64];
+    g_snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    g_assert_cmpint(g_stat(path, &of), ==, 0);
+    for (int number = 0; number < 256; number++) {
+        g_snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+        found |= number != descriptor && g_stat(path, &other) == 0 && other.st_dev == of.st_dev &&
+                 other.st_ino == of.st_ino;
+    }
+    return found;
+}
+
+/* Changes a key and returns when the thread has begun to write it and waits for its turn, which is ours. */
+static void begin_write(GSettings *settings, int turn, const char *key, int value)
+{
+    g_assert_cmpint(flock(turn, LOCK_EX), ==, 0);
+    WAIT_UNTIL(!is_open_elsewhere(turn));
+    g_assert_true(g_settings_set_int(settings, key, value));
+    WAIT_UNTIL(is_open_elsewhere(turn));
+}
+
+static void expect_written(const char *key, const char *value)
+{
+    char *command = g_strconcat("env GSETTINGS_BACKEND=keyfile gsettings get org.unjank.test ", key, NULL);
+    expect_output(command, value);
+    g_free(command);
+}
+
+static void wait_for_child(pid_t child)
+{
+    int status;
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    g_assert_cmpint(status, ==, 0);
+}
+
+/* Children that are forked while the thread of their parent writes: they end, and undo nothing. */
+static void test_keyfile_fork(void)
+{
+    GSettings *settings = open_settings();
+    char *directory = g_build_filename(g_get_user_config_dir(), "glib-2.0", "settings", NULL);
+    g_assert_true(g_settings_set_int(settings, "k0", 1));
+    g_settings_sync();
+    int turn = g_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), told[2];
+    char byte = 0;
+    /* One that does nothing but read and end. */
+    begin_write(settings, turn, "k1", 7);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        if (g_settings_get_int(settings, "k1") != 7)
+            _exit(1);
+        exit(0);
+    }
+    wait_for_child(child);
+    g_assert_cmpint(flock(turn, LOCK_UN), ==, 0);
+    g_settings_sync();
+    expect_written("k1", "7");
+    /* One that writes after its parent has written the same key again. */
+    begin_write(settings, turn, "k1", 8);
+    g_assert_cmpint(pipe(told), ==, 0);
+    child = fork();
+    if (child == 0) {
+        alarm(30);
+        close(told[1]);
+        if (g_settings_get_int(settings, "k1") != 8 || read(told[0], &byte, 1) != 0)
+            _exit(1);
+        g_settings_set_int(settings, "k2", 20);
+        exit(0);
+    }
+    g_assert_cmpint(flock(turn, LOCK_UN), ==, 0);
+    g_settings_set_int(settings, "k1", 9);
+    g_settings_sync();
+    close(told[1]);
+    close(told[0]);
+    wait_for_child(child);
+    expect_written("k1", "9");
+    expect_written("k2", "20");
+    /* One whose parent ends without having written, as one that becomes a daemon. */
+    g_assert_cmpint(pipe(told), ==, 0);
+    child = fork();
+    if (child == 0) {
+        alarm(30);
+        close(told[0]);
+        begin_write(settings, turn, "k3", 30);
+        pid_t parent = getpid();
+        if (fork() != 0)
+            _exit(0);
+        alarm(30);
+        WAIT_UNTIL(getppid() != parent);
+        flock(turn, LOCK_UN);
+        g_settings_sync();
+        _exit(write(told[1], &byte, 1) != 1);
+    }
+    close(told[1]);
+    wait_for_child(child);
+    g_assert_cmpint(read(told[0], &byte, 1), ==, 1);
+    close(told[0]);
+    expect_written("k3", "30");
+    /* Those that live on do not keep the turn in which they were forked. */
+    for (int round = 0; round < 20; round++) {
+        write_numbers(settings, 0, 50, round);
+        for (int look = 0; look < 20000 && flock(turn, LOCK_EX | LOCK_NB) == 0; look++)
+            flock(turn, LOCK_UN);
+        flock(turn, LOCK_UN);
+        g_assert_cmpint(pipe(told), ==, 0);
+        child = fork();
+        if (child == 0) {
+            alarm(60);
+            close(told[1]);
+            exit(read(told[0], &byte, 1) != 0);
+        }
+        g_settings_sync();
+        g_assert_cmpint(flock(turn, LOCK_EX | LOCK_NB), ==, 0);
+        g_assert_cmpint(flock(turn, LOCK_UN), ==, 0);
+        close(told[0]);
+        close(told[1]);
+        wait_for_child(child);
+    }
+    g_free(directory);
+    g_object_unref(settings);
+}
+
 /* As test_closed, with the text file. */
 static void test_keyfile_closed(void)
 {
@@ -544,7 +671,8 @@ int main(int count, char **arguments)
         {"threads", test_threads},   {"damaged", test_damaged}, {"read-only", test_read_only},
         {"fork", test_fork},         {"closed", test_closed},
         {"keyfile", test_keyfile},   {"keyfile-again", test_keyfile_again},
-        {"keyfile-closed", test_keyfile_closed}, {"type", test_type},
+        {"keyfile-closed", test_keyfile_closed}, {"keyfile-fork", test_keyfile_fork},
+        {"type", test_type},
     };
     for (size_t test = 0; test < G_N_ELEMENTS(tests); test++) {
         if (count == 2 && strcmp(tests[test].name, arguments[1]) == 0) {

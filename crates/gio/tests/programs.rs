@@ -200,6 +200,14 @@ fn the_text_file_of_sandboxes_is_shared_with_glibs_own_backend() {
 }
 
 #[test]
+fn a_child_that_is_forked_while_the_text_file_is_written_ends_and_undoes_nothing() {
+    let Some(session) = TestSession::new(&ours()) else { return };
+    let session = session.without_bus();
+    let program = session.compile("tests/backend.c");
+    Ran::of(&mut session.command("unjank-keyfile", &[&program, "keyfile-fork"])).expect_good();
+}
+
+#[test]
 fn programs_that_write_the_text_file_at_once_lose_nothing() {
     let Some(session) = TestSession::new(&ours()) else { return };
     let session = session.without_bus();
