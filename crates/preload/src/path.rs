@@ -37,64 +37,28 @@ impl PathBuffer {
 
     /// Returns a copy of a name that a program passes to the kernel; `None` if the kernel will refuse it: it is nobody's memory, or too long.
     ///
-    /// Nothing has to be true of the address: the kernel copies.
+    /// Nothing has to be true of the address: the kernel is asked first whether there is memory. As with every name, no other thread may take the memory back during the call.
     #[must_use]
     pub fn of_address(name: *const c_char) -> Option<PathBuffer> {
         let _kept = SavedErrno::keep();
         let mut path = PathBuffer::new()?;
-        let page = PAGE - name.addr() % PAGE;
-        // Parts that do not split a page: of each all or nothing is copied (process_vm_readv(2)).
-        let first = page.min(PATH_MAX);
-        let from = [
-            libc::iovec { iov_base: name.cast_mut().cast(), iov_len: first },
-            libc::iovec {
-                iov_base: name.wrapping_byte_add(first).cast_mut().cast(),
-                iov_len: PATH_MAX - first,
-            },
-        ];
-        let to = libc::iovec {
-            iov_base: path.scratch.bytes_mut().as_mut_ptr().cast(),
-            iov_len: PATH_MAX,
-        };
-        let (to, from) = (&raw const to, from.as_ptr());
-        // SAFETY: the call has no precondition.
-        let own = unsafe { libc::getpid() };
-        // SAFETY: the kernel writes into memory of ours of that length, and looks at other addresses itself.
-        let copied = unsafe {
-            let arguments =
-                [argument(own), to.expose_provenance(), 1, from.expose_provenance(), 2, 0];
-            system_call(libc::SYS_process_vm_readv, arguments)
-        };
-        if copied < 0 && !is_refused() {
-            return None;
+        while path.len < PATH_MAX {
+            let from = name.wrapping_byte_add(path.len);
+            if !is_readable(from) {
+                return None;
+            }
+            let page_rest = PAGE - from.addr() % PAGE;
+            let to = path.scratch.bytes_mut().get_mut(path.len..)?;
+            let part = page_rest.min(to.len());
+            // SAFETY: the page is memory, as the kernel has just said, and the part ends with it; the buffer is as long and ours.
+            unsafe { from.cast::<u8>().copy_to_nonoverlapping(to.as_mut_ptr(), part) };
+            if let Some(end) = to[..part].iter().position(|byte| *byte == 0) {
+                path.len += end;
+                return Some(path);
+            }
+            path.len += part;
         }
-        let copied = match usize::try_from(copied) {
-            Ok(copied) => copied,
-            Err(_) => path.copy(name)?,
-        };
-        path.len = path.scratch.bytes()[..copied].iter().position(|byte| *byte == 0)?;
-        Some(path)
-    }
-
-    /// Copies a name where a filter of system calls keeps [`PathBuffer::of_address`] from it, if the kernel has no objection to it. Returns the length with its NUL.
-    fn copy(&mut self, name: *const c_char) -> Option<usize> {
-        let mut nothing = [0_u8; 1];
-        // A link is read: a call that changes nothing and takes any name.
-        // SAFETY: the kernel looks at the name itself, and writes into memory of ours.
-        let done = unsafe {
-            let to = nothing.as_mut_ptr();
-            system_call(
-                libc::SYS_readlinkat,
-                [argument(libc::AT_FDCWD), name.addr(), to.expose_provenance(), 1, 0, 0],
-            )
-        };
-        if done < 0 && [libc::EFAULT, libc::ENAMETOOLONG].contains(&errno()) {
-            return None;
-        }
-        // SAFETY: the kernel has just read it to its end.
-        let name = unsafe { CStr::from_ptr(name) }.to_bytes_with_nul();
-        self.scratch.bytes_mut().get_mut(..name.len())?.copy_from_slice(name);
-        Some(name.len())
+        None
     }
 
     /// Returns what the kernel calls the file of `descriptor`: absolute, without symbolic links; of one without a name, ` (deleted)` follows.
@@ -159,9 +123,20 @@ impl PathBuffer {
     }
 }
 
-/// Says whether the last call was refused by a filter, or is unknown to this kernel.
-fn is_refused() -> bool {
-    [libc::ENOSYS, libc::EPERM].contains(&errno())
+/// Says whether the page of an address can be read.
+///
+/// A call that reads another process's memory would say so, too, but many programs that lock themselves in (seccomp) refuse it, and some are killed by it. Without this one, which the C library makes in `raise`, `abort` and with each thread, they could not go on.
+fn is_readable(address: *const c_char) -> bool {
+    // A set of signals in the same page.
+    let set = address.addr() & !7;
+    if set == 0 {
+        return false;
+    }
+    // SAFETY: the kernel looks at the address itself, and for a way to change the mask that there is not it changes nothing.
+    let done = unsafe {
+        system_call(libc::SYS_rt_sigprocmask, [argument(-1), set, 0, size_of::<u64>(), 0, 0])
+    };
+    done >= 0 || errno() != libc::EFAULT
 }
 
 /// Returns the path without the slashes at its end.
@@ -244,10 +219,50 @@ mod tests {
         page[PAGE - 1] = 0;
         assert_eq!(copied(end).unwrap(), b"xxx");
         assert_eq!(copied(two.cast::<c_char>().cast_const()).unwrap().len(), PATH_MAX - 1);
-        // And where the usual way is refused.
-        let mut path = PathBuffer::new().unwrap();
-        assert_eq!(path.copy(end), Some(4));
-        assert_eq!(path.copy(8 as *const c_char), None);
+    }
+
+    /// Has the kernel end the process where this thread makes one of these calls from now on.
+    fn forbid(calls: &[libc::c_long]) {
+        let statement = |code: u32, jt, jf, k| libc::sock_filter {
+            code: u16::try_from(code).unwrap(),
+            jt,
+            jf,
+            k,
+        };
+        // The number of the call is first in what a filter looks at.
+        let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+        for call in calls {
+            let number = u32::try_from(*call).unwrap();
+            filter.push(statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number));
+            let end = libc::SECCOMP_RET_KILL_PROCESS;
+            filter.push(statement(libc::BPF_RET | libc::BPF_K, 0, 0, end));
+        }
+        filter.push(statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
+        let program = libc::sock_fprog {
+            len: u16::try_from(filter.len()).unwrap(),
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: the call takes numbers only.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+        // SAFETY: the program is as long as it says, and copied.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+        };
+        assert_eq!(done, 0);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test may panic without a thread")]
+    #[test]
+    fn a_program_that_locks_itself_in_is_not_ended_by_the_look_at_a_name() {
+        let looks = std::thread::spawn(|| {
+            // What only debuggers need, and what a program that writes files can do without.
+            forbid(&[libc::SYS_process_vm_readv, libc::SYS_ptrace, libc::SYS_readlinkat]);
+            let name = PathBuffer::of_address(c"/some/name".as_ptr()).unwrap();
+            assert_eq!(name.as_bytes(), b"/some/name");
+            assert!(PathBuffer::of_address(8 as *const c_char).is_none());
+            assert!(PathBuffer::of_address(std::ptr::null()).is_none());
+        });
+        looks.join().unwrap();
     }
 
     #[test]
