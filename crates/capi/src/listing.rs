@@ -278,7 +278,8 @@ impl SessionState {
         let begin: *const u8 = if is_lent_as_it_is {
             columns.bytes().as_ptr()
         } else {
-            self.columns.insert(aligned(columns.bytes())).as_ptr().cast()
+            // Those of a call before are lent until the next event.
+            self.columns.get_or_insert_with(|| aligned(columns.bytes())).as_ptr().cast()
         };
         // Places in the payload, which were checked against its length when it arrived.
         let at = |place: usize| begin.wrapping_add(place);
@@ -531,4 +532,32 @@ fn unpacked(packed: u64) -> Option<i64> {
     let seconds = i64::try_from(packed >> 30).ok()? - (1 << 31);
     let nanoseconds = i64::try_from(packed & 0x3fff_ffff).ok()?;
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files that need not last")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_that_are_lent_stay_when_they_are_asked_for_again() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..9_usize {
+            std::fs::write(directory.path().join(number.to_string()), vec![0; number]).unwrap();
+        }
+        let request = ListingRequest::of(directory.path());
+        let session = ListingSession::open(&ListingAccess::default(), &request).unwrap();
+        while session.next(None).unwrap().is_some() {}
+        let mut state = session.lock().unwrap();
+        // No message arrived with these, so that they are put together and not lent as they are.
+        state.last = Some(Update::Attributes(Ids::List([7, 2, 5].into())));
+        let first = state.lend_attributes().unwrap();
+        let again = state.lend_attributes().unwrap();
+        assert!(state.columns.is_some() && first.count == 3);
+        assert_eq!((first.bytes, first.ids), (again.bytes, again.ids));
+        // SAFETY: so many are lent until the next event.
+        let lent = unsafe { std::slice::from_raw_parts(first.bytes, 3) };
+        let known = |id| state.listing.entries().attributes(id).unwrap().size;
+        assert_eq!(lent, [known(7), known(2), known(5)]);
+    }
 }
