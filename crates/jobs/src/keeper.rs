@@ -12,13 +12,13 @@ use sys::message::{receive, send};
 use sys::sched::RealtimeGuard;
 use sys::socket;
 
-use super::cgroup::Cgroup;
+use super::cgroup::{Cgroup, Freezer};
 use super::claim::DirectoryClaim;
 use super::controller::{AWAKE, ControlDecision, Controller, ControllerLimits};
 use super::pressure::{ForeignReads, OtherCgroups, PressureCause, PressureTimes};
 use super::report::Watched;
 use super::request_trace::RequestTrace;
-use super::tree::{Counted, Processes};
+use super::tree::{Counted, Processes, StoppedProcess, StoppedProcesses};
 use super::writeback::{WAITING, Writeback};
 use sys::clock::Clock;
 
@@ -45,9 +45,9 @@ pub enum KeeperCommand {
 pub enum KeeperEvent {
     /// The keeper sees what the command does from now on; the first word.
     Ready,
-    /// The job is about to be stopped by signals, which its parent sees.
-    Holding,
-    /// It runs again.
+    /// These processes are about to be stopped by signals, which their parent sees. Whoever outlives the keeper continues them.
+    Stopping(Vec<StoppedProcess>),
+    /// They run again.
     Released,
     /// What was seen.
     Watched(Watched),
@@ -206,9 +206,9 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
         Writeback::start(listener.and_then(Result::ok), outside.as_deref(), processes.clone());
     // Without the threads nobody listens: programs find no mailbox, and start their own write-back.
     let (writeback, mailbox) = writeback.map_or((None, None), |some| (Some(some), mailbox));
-    if let (JobProcesses::Found(_), Processes::Cgroup(_)) = (&subject, &processes) {
+    if let JobProcesses::Found(Processes::Cgroup(cgroup)) = &subject {
         // One before us may have been killed together with the process that it kept for.
-        let _ = processes.release();
+        let _ = cgroup.freeze(Freezer::Thawed);
     }
     // Who holds the job is not to wait for a processor himself; where it is refused, he does.
     let hurry = RealtimeGuard::begin();
@@ -228,6 +228,8 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
         paused: false,
         awake_until: Duration::ZERO,
         hold: None,
+        stopped: StoppedProcesses::default(),
+        release_is_unreported: false,
         watched: Watched::default(),
         writeback: writeback.as_ref(),
         issued,
@@ -284,6 +286,10 @@ struct Keeper<'k> {
     awake_until: Duration,
     /// Why and since when the job is held.
     hold: Option<(PressureCause, Duration)>,
+    /// What this hold has stopped by signals.
+    stopped: StoppedProcesses,
+    /// Whether the supervisor does not know yet that they run again: its socket was full.
+    release_is_unreported: bool,
     watched: Watched,
     writeback: Option<&'k Writeback>,
     issued: Option<RequestTrace>,
@@ -452,6 +458,7 @@ impl Keeper<'_> {
             return;
         }
         self.last = now;
+        self.report_release();
         if now.saturating_sub(self.slow) >= SLOW {
             let before = (self.watched.read_bytes, self.watched.written_bytes);
             self.count();
@@ -489,12 +496,17 @@ impl Keeper<'_> {
         if self.hold.is_some() {
             return;
         }
-        if matches!(self.processes, Processes::Below { .. }) {
-            // Its parent sees these stops and has to know whose they are.
-            let _ = send(self.channel, &KeeperEvent::Holding);
+        self.report_release();
+        if self.release_is_unreported {
+            // The supervisor is stopped: it could neither tell these stops from others nor continue the job.
+            return;
         }
-        // The cgroup is gone with its job, or is not this user's any more: nothing is held.
-        if self.processes.hold().is_err() {
+        let channel = self.channel;
+        let mut announce =
+            |some: &[StoppedProcess]| send(channel, &KeeperEvent::Stopping(some.to_vec()));
+        if self.processes.hold(&mut self.stopped, &mut announce).is_err() {
+            // The cgroup is gone with its job, or is not this user's any more, or the supervisor does not read: nothing is held.
+            self.continue_stopped();
             return;
         }
         if let Some(writeback) = self.writeback {
@@ -506,14 +518,34 @@ impl Keeper<'_> {
 
     fn release(&mut self) {
         let Some((cause, since)) = self.hold.take() else { return };
-        let _ = self.processes.release();
-        if matches!(self.processes, Processes::Below { .. }) {
-            let _ = send(self.channel, &KeeperEvent::Released);
+        if let Processes::Cgroup(cgroup) = &self.processes {
+            // It fails if the cgroup is gone with its job.
+            let _ = cgroup.freeze(Freezer::Thawed);
         }
+        self.continue_stopped();
         if let Some(writeback) = self.writeback {
             writeback.progress().held.store(false, Ordering::Relaxed);
         }
         self.watched.release(cause, self.now().saturating_sub(since));
+    }
+
+    /// Continues what was stopped by signals, and says so.
+    fn continue_stopped(&mut self) {
+        if !self.stopped.is_empty() {
+            self.stopped.resume();
+            self.stopped.clear();
+            self.release_is_unreported = true;
+            self.report_release();
+        }
+    }
+
+    /// Says that the job runs again, if that could not be said before.
+    fn report_release(&mut self) {
+        if self.release_is_unreported {
+            let sent = send(self.channel, &KeeperEvent::Released);
+            self.release_is_unreported =
+                sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        }
     }
 
     /// Brings the counters up to date.

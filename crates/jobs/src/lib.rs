@@ -19,6 +19,7 @@ pub mod pressure;
 pub mod report;
 pub mod request_trace;
 pub mod runtime;
+mod stat;
 pub mod supervisor;
 pub mod tree;
 pub mod units;

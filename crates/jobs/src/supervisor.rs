@@ -22,7 +22,8 @@ use super::keeper::{
 };
 use super::report::{JobDisk, Watched};
 use super::runtime::{self, JobsFolder};
-use super::tree::{Counted, Processes};
+use super::stat::ProcessStat;
+use super::tree::StoppedProcesses;
 
 /// How long the keeper may take to become ready, and to send its summary at the end.
 const KEEPER_LIMIT: Duration = Duration::from_secs(2);
@@ -145,8 +146,8 @@ pub struct Supervisor {
     keeper: KeeperProcess,
     cgroup: Option<Cgroup>,
     folder: Option<JobsFolder>,
-    /// Whether the keeper has stopped the job by signals.
-    holding: bool,
+    /// What the keeper has stopped by signals.
+    stopped: StoppedProcesses,
     watched: Option<Watched>,
 }
 
@@ -167,7 +168,15 @@ impl Supervisor {
         // A keeper that is ready sees also what the command does first; one that is late sees the rest.
         let _ = sys::socket::wait_readable(&keeper.channel, Some(KEEPER_LIMIT));
         let process = waiting.go()?;
-        Ok(Supervisor { process, keeper, cgroup, folder, holding: false, watched: None })
+        let stopped = StoppedProcesses::default();
+        Ok(Supervisor {
+            process,
+            keeper,
+            cgroup,
+            folder,
+            stopped,
+            watched: None,
+        })
     }
 
     /// Returns whether the command has a cgroup of its own.
@@ -206,7 +215,9 @@ impl Supervisor {
                 } else if process == self.process {
                     match change {
                         ChildEvent::Ended(ended) => return ended,
-                        ChildEvent::Stopped(signal) if !self.holding => supervise::stop_by(signal),
+                        ChildEvent::Stopped(signal) if self.is_stopped_by_others() => {
+                            supervise::stop_by(signal);
+                        }
                         ChildEvent::Stopped(_) | ChildEvent::Continued => (),
                     }
                 }
@@ -214,15 +225,30 @@ impl Supervisor {
         }
     }
 
+    /// Returns whether the command is stopped, and not by the keeper.
+    fn is_stopped_by_others(&mut self) -> bool {
+        if !self.stopped.is_empty() {
+            return false;
+        }
+        // The keeper may have continued it since the kernel reported the stop, or be stopping it now, which it has announced before.
+        let is_stopped = ProcessStat::of(self.process).is_some_and(|stat| stat.is_stopped);
+        self.take_events();
+        is_stopped && self.stopped.is_empty()
+    }
+
     /// Handles what the keeper has sent.
     fn take_events(&mut self) {
         while let Ok(Some(event)) = sys::message::receive::<KeeperEvent>(&self.keeper.channel) {
-            match event {
-                KeeperEvent::Holding => self.holding = true,
-                KeeperEvent::Released => self.holding = false,
-                KeeperEvent::Watched(watched) => self.watched = Some(watched),
-                KeeperEvent::Ready => (),
-            }
+            self.take_event(event);
+        }
+    }
+
+    fn take_event(&mut self, event: KeeperEvent) {
+        match event {
+            KeeperEvent::Stopping(some) => self.stopped.add(&some),
+            KeeperEvent::Released => self.stopped.clear(),
+            KeeperEvent::Watched(watched) => self.watched = Some(watched),
+            KeeperEvent::Ready => (),
         }
     }
 
@@ -242,13 +268,14 @@ impl Supervisor {
 
     /// Handles the end of a keeper that was killed: releases the job and removes what the keeper owned.
     fn keeper_gone(&mut self) {
-        let except = self.keeper.process;
+        // What it announced last is what it may have stopped.
+        self.take_events();
         self.keeper.process = 0;
         runtime::remove_trace(std::process::id());
         if let Some(folder) = &self.folder {
             folder.remove_sockets(std::process::id());
         }
-        self.release(except);
+        self.release();
     }
 
     /// Handles a keeper that was stopped: releases the job, and removes the mailbox, so that no program waits for its answers.
@@ -256,19 +283,17 @@ impl Supervisor {
         if let Some(folder) = &self.folder {
             folder.remove_mailbox(std::process::id());
         }
-        self.release(self.keeper.process);
+        self.release();
     }
 
-    /// Lets the job run; `except` is the keeper.
-    fn release(&mut self, except: u32) {
-        self.holding = false;
-        // It fails if the cgroup is gone or was never frozen.
-        let _ = match &self.cgroup {
-            Some(cgroup) => cgroup.freeze(Freezer::Thawed),
-            None => {
-                Processes::Below { top: std::process::id(), counted: Counted::No, except }.release()
-            }
-        };
+    /// Lets the job run.
+    fn release(&mut self) {
+        self.stopped.resume();
+        self.stopped.clear();
+        if let Some(cgroup) = &self.cgroup {
+            // It fails if the cgroup is gone.
+            let _ = cgroup.freeze(Freezer::Thawed);
+        }
     }
 
     /// Tells the keeper that the command has ended, and returns its summary.
@@ -293,8 +318,7 @@ impl Supervisor {
             && sys::socket::wait_readable(&self.keeper.channel, Some(KEEPER_LIMIT))?
         {
             match sys::message::receive::<KeeperEvent>(&self.keeper.channel)? {
-                Some(KeeperEvent::Watched(watched)) => self.watched = Some(watched),
-                Some(_) => (),
+                Some(event) => self.take_event(event),
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }

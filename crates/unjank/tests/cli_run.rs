@@ -6,6 +6,8 @@
     reason = "a test that cannot be set up fails; it stands for a user"
 )]
 
+#[path = "cli_run/attached.rs"]
+mod attached;
 #[path = "cli_run/files.rs"]
 mod files;
 #[path = "cli_run/killed.rs"]
@@ -204,98 +206,6 @@ fn a_signal_reaches_a_paused_job() {
         sys::supervise::send(child.id(), 15).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(15));
         place.is_clean(child.id());
-    });
-}
-
-#[test]
-fn a_running_program_is_attached_to_and_let_go() {
-    in_time(|| {
-        let place = Place::new();
-        let mut program =
-            Command::new("sh").args(["-c", "read end"]).stdin(Stdio::piped()).spawn().unwrap();
-        let class = || sys::sched::IoClass::of(program.id()).unwrap();
-        let before = class();
-        let target = program.id().to_string();
-        let attach = || place.unjank(&["run", "--attach", &target]).spawn().unwrap();
-        let mut attached = attach();
-        until(|| class() == sys::sched::IoClass::Idle);
-        sys::supervise::send(attached.id(), 2).unwrap();
-        assert!(attached.wait().unwrap().success());
-        assert_eq!(class(), before);
-        // Killed while the program is held: it goes on.
-        let mut attached = attach();
-        place.status(&attached);
-        assert!(place.jobs(&["pause", &attached.id().to_string()]).status.success());
-        until(|| state(program.id()) == Some('T'));
-        attached.kill().unwrap();
-        attached.wait().unwrap();
-        until(|| state(program.id()) == Some('S'));
-        // And it ends with the program.
-        let mut attached = attach();
-        place.status(&attached);
-        drop(program.stdin.take());
-        program.wait().unwrap();
-        assert!(attached.wait().unwrap().success());
-        let none = place.unjank(&["run", "--attach", "no-such.service"]).output().unwrap();
-        assert_eq!(none.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&none.stderr).contains("no-such.service"));
-    });
-}
-
-#[test]
-fn nothing_is_attached_to_that_the_command_itself_runs_in() {
-    if !has(&["timeout"]) {
-        return;
-    }
-    in_time(|| {
-        let place = Place::new();
-        // With --no-pause nothing is held by whoever does not refuse.
-        let refused = |script: &str, target: &str| {
-            let mut command = Command::new("timeout");
-            command.args(["100", "sh", "-c", script, UNJANK, target]);
-            let output = command.env("XDG_RUNTIME_DIR", place.runtime.path()).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{said}");
-            assert!(said.contains("this command runs in it"), "{said}");
-        };
-        // A shell, of a shell that it started.
-        refused("(\"$0\" run --no-pause --attach $$; exit $?)", "");
-        let mounts = sys::mounts::Mounts::read().unwrap();
-        let name = format!("unjank-test-attach-{}", std::process::id());
-        let own = jobs::cgroup::Cgroup::of(&mounts, std::process::id());
-        let Some(unit) = own.and_then(|own| own.make(&name).ok()) else {
-            fixture::skip("no cgroup can be made here");
-            return;
-        };
-        let script = format!("echo $$ > {}/cgroup.procs", unit.path().display());
-        refused(&format!("{script}; exec \"$0\" run --no-pause --attach \"$1\""), &name);
-        until(|| unit.remove().is_ok());
-    });
-}
-
-#[test]
-fn what_another_user_runs_is_not_attached_to() {
-    if !rustix::process::geteuid().is_root() {
-        fixture::skip("another user's program is started by root");
-        return;
-    }
-    if !has(&["setpriv", "timeout"]) {
-        return;
-    }
-    in_time(|| {
-        let home = tempfile::tempdir().unwrap();
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fixture::copy_program(UNJANK, &home.path().join("unjank"));
-        let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let mut command = Command::new("timeout");
-        command.args(["100", "setpriv", "--reuid=65534", "--clear-groups"]);
-        command.arg(home.path().join("unjank")).args(["run", "--attach"]);
-        let output = command.arg(program.id().to_string()).current_dir("/").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("cannot attach to {}", program.id())), "{said}");
-        drop(program.stdin.take());
-        assert!(program.wait().unwrap().success());
     });
 }
 

@@ -14,21 +14,53 @@ use std::process::{Child, Command, Stdio};
 
 use fixture::{has, in_time, terminal};
 
+const UNJANK: &str = env!("CARGO_BIN_EXE_unjank");
+
 /// A shell and its screen.
 struct Shell {
     keyboard: File,
     seen: String,
     shell: Child,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
+
+const BASH: &[&str] = &["bash", "--norc", "--noprofile", "-i"];
 
 impl Shell {
     fn open() -> Shell {
+        Shell::open_in(BASH)
+    }
+
+    /// Opens one whose jobs find no cgroup, so that they are held by signals; `None` where the cgroups cannot be hidden.
+    fn open_without_cgroup() -> Option<Shell> {
+        if !has(&["bash", "setsid", "unshare", "mount"]) {
+            return None;
+        }
+        let as_root = rustix::process::geteuid().is_root();
+        let unshare: &[&str] =
+            if as_root { &["unshare", "-m"] } else { &["unshare", "-m", "--map-root-user"] };
+        let works = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
+        if !works.is_ok_and(|output| output.status.success()) {
+            fixture::skip("no mount namespace can be made here");
+            return None;
+        }
+        let mounts = sys::mounts::Mounts::read().unwrap();
+        let cgroups = mounts.iter().find(|mount| mount.fs_type == "cgroup2");
+        let script = match cgroups {
+            Some(mount) => format!("mount -t tmpfs tmpfs {} && exec \"$@\"", mount.point.display()),
+            None => "exec \"$@\"".to_owned(),
+        };
+        let program = [unshare, &["sh", "-c", &script, "sh"], BASH].concat();
+        Some(Shell::open_in(&program))
+    }
+
+    fn open_in(program: &[&str]) -> Shell {
         let home = tempfile::tempdir().unwrap();
         let (pty, line) = terminal::open();
         let end = || Stdio::from(line.try_clone().unwrap());
         let shell = Command::new("setsid")
-            .args(["--ctty", "bash", "--norc", "--noprofile", "-i"])
+            .arg("--ctty")
+            .args(program)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", home.path())
@@ -37,14 +69,13 @@ impl Shell {
             .env("TERM", "dumb")
             // What is typed is shown once, and the end of a prompt is seen.
             .env("PS1", "<$?>")
-            .env("RUN", format!("{} run --", env!("CARGO_BIN_EXE_unjank")))
+            .env("RUN", format!("{UNJANK} run --"))
             .stdin(end())
             .stdout(end())
             .stderr(end())
             .spawn()
             .unwrap();
-        let mut shell =
-            Shell { keyboard: File::from(pty), seen: String::new(), shell, _home: home };
+        let mut shell = Shell { keyboard: File::from(pty), seen: String::new(), shell, home };
         shell.expect("<0>");
         shell
     }
@@ -84,21 +115,46 @@ impl Shell {
         }
     }
 
-    /// Waits until the program called `name` in this group is in this state.
-    fn until(&self, group: i32, name: &str, state: &str) {
-        let is = |process: &fs::DirEntry| {
-            let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-            let Some((before, after)) = stat.rsplit_once(") ") else { return false };
-            let mut fields = after.split(' ');
-            let now = fields.next();
-            before.ends_with(&format!("({name}"))
-                && now == Some(state)
-                && fields.nth(1) == Some(&group.to_string())
-        };
-        while !fs::read_dir("/proc").unwrap().filter_map(Result::ok).any(|process| is(&process)) {
+    /// Waits until the program called `name` in this group is in this state, and returns its number.
+    fn until(&self, group: i32, name: &str, state: &str) -> u32 {
+        loop {
+            let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+            let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            let found = pids.into_iter().find(|pid| {
+                let fields = stat(*pid).unwrap_or_default();
+                fields.len() > 3
+                    && fields[0] == name
+                    && fields[1] == state
+                    && fields[3] == group.to_string()
+            });
+            if let Some(found) = found {
+                return found;
+            }
             fixture::pause();
         }
     }
+
+    /// Runs `unjank` from elsewhere, where it reaches the jobs of this shell.
+    fn unjank(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(UNJANK);
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.home.path());
+        command
+    }
+
+    /// Has the keeper of a job do something, as soon as it can be reached.
+    fn order(&self, order: &str, job: i32) {
+        while !self.unjank(&["jobs", order, &job.to_string()]).status().unwrap().success() {
+            fixture::pause();
+        }
+    }
+}
+
+/// Returns the name of a process, its state, its parent and its group.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (before, after) = stat.rsplit_once(") ")?;
+    let name = before.split_once('(')?.1;
+    Some(std::iter::once(name).chain(after.split(' ').take(3)).map(str::to_owned).collect())
 }
 
 impl Drop for Shell {
@@ -185,5 +241,32 @@ fn a_job_reads_the_terminal_in_front_and_is_stopped_behind() {
         shell.expect("ended");
         shell.enter("exit 5");
         assert_eq!(shell.shell.wait().unwrap().code(), Some(5));
+    });
+}
+
+#[test]
+fn a_job_that_is_held_by_signals_and_was_stopped_by_keys_stays_stopped() {
+    in_time(|| {
+        let Some(mut shell) = Shell::open_without_cgroup() else { return };
+        shell.enter("$RUN sleep 600");
+        let group = shell.foreground();
+        let sleep = shell.until(group, "sleep", "S");
+        shell.order("pause", group);
+        assert_eq!(shell.until(group, "sleep", "T"), sleep, "it is held by a signal");
+        shell.order("resume", group);
+        shell.until(group, "sleep", "S");
+        shell.press("\x1a");
+        shell.expect("Stopped");
+        shell.expect("<148>");
+        let is_stopped = || stat(sleep).unwrap()[1] == "T";
+        assert!(is_stopped());
+        // A hold and its end, as while others wait.
+        shell.order("pause", group);
+        shell.order("resume", group);
+        assert!(is_stopped());
+        shell.enter("fg");
+        shell.until(group, "sleep", "S");
+        shell.press("\x03");
+        shell.expect("<130>");
     });
 }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jobs::attached::ChangedClasses;
 use jobs::cgroup::Cgroup;
-use jobs::keeper::{self, JobProcesses, KeeperCommand, KeeperOptions};
+use jobs::keeper::{self, JobProcesses, KeeperCommand, KeeperEvent, KeeperOptions};
 use jobs::supervisor::ignore_requests_to_end;
-use jobs::tree::{Counted, Processes};
+use jobs::tree::{Counted, Processes, StoppedProcesses};
 use sys::clock::SystemClock;
 use sys::mounts::Mounts;
 use sys::supervise::{self, ForkSide};
@@ -63,28 +63,58 @@ pub(super) fn run(how: &JobOptions, target: &str) -> Result<Verdict, Error> {
     let first = processes.list().first().copied().unwrap_or(0);
     // It is gone: the job then runs without holds.
     let _ = sys::message::send(&ours, &KeeperCommand::Started(first));
-    watch(&ours, &processes, &stop);
-    drop(ours);
-    // It releases the job when we are gone; if it was killed, nobody else does.
-    let _ = rustix::process::waitpid(
-        i32::try_from(keeper).ok().and_then(rustix::process::Pid::from_raw),
-        rustix::process::WaitOptions::empty(),
-    );
-    let _ = processes.release();
+    let mut attached =
+        Attached { channel: ours, keeper: Some(keeper), stopped: StoppedProcesses::default() };
+    attached.watch(&processes, &stop);
+    attached.end_keeper();
+    // If it was killed, nobody else lets the job run.
+    let _ = processes.release(&mut attached.stopped);
     changed.restore();
     Ok(Verdict::Yes)
 }
 
-/// Waits until the processes or the keeper have ended, or we are to.
-fn watch(channel: &OwnedFd, processes: &Processes, stop: &std::sync::atomic::AtomicBool) {
-    while !stop.load(Ordering::Relaxed) && !processes.list().is_empty() {
-        if sys::socket::wait_readable(channel, Some(ROUND)).unwrap_or(false) {
-            match sys::message::receive::<keeper::KeeperEvent>(channel) {
-                Ok(Some(_)) => (),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
-                Ok(None) | Err(_) => return,
+/// The keeper of a job that ran before.
+struct Attached {
+    channel: OwnedFd,
+    /// The process, until its end was taken.
+    keeper: Option<u32>,
+    /// What it has stopped by signals.
+    stopped: StoppedProcesses,
+}
+
+impl Attached {
+    /// Waits until `processes` or the keeper have ended, or we are to.
+    fn watch(&mut self, processes: &Processes, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) && !processes.list().is_empty() {
+            // A signal ends the wait early, which does no harm.
+            let _ = sys::socket::wait_readable(&self.channel, Some(ROUND));
+            if !self.take_events() {
+                return;
             }
         }
+    }
+
+    /// Takes note of what the keeper has stopped; returns whether it still runs.
+    fn take_events(&mut self) -> bool {
+        loop {
+            match sys::message::receive::<KeeperEvent>(&self.channel) {
+                Ok(Some(KeeperEvent::Stopping(some))) => self.stopped.add(&some),
+                Ok(Some(KeeperEvent::Released)) => self.stopped.clear(),
+                Ok(Some(KeeperEvent::Ready | KeeperEvent::Watched(_))) => (),
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+                Ok(None) => return false,
+            }
+        }
+    }
+
+    /// Has the keeper let the job run and end.
+    fn end_keeper(&mut self) {
+        // What it has said can still be read.
+        let _ = sys::socket::hang_up(&self.channel);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = supervise::keep_running(keeper);
+        }
+        self.take_events();
     }
 }
 
