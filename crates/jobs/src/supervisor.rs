@@ -148,6 +148,8 @@ pub struct Supervisor {
     folder: Option<JobsFolder>,
     /// What the keeper has stopped by signals.
     stopped: StoppedProcesses,
+    /// A Ctrl-Z, or a signal like it, that came meanwhile.
+    suspended_by: Option<Caught>,
     watched: Option<Watched>,
 }
 
@@ -175,6 +177,7 @@ impl Supervisor {
             cgroup,
             folder,
             stopped,
+            suspended_by: None,
             watched: None,
         })
     }
@@ -246,10 +249,27 @@ impl Supervisor {
     fn take_event(&mut self, event: KeeperEvent) {
         match event {
             KeeperEvent::Stopping(some) => self.stopped.add(&some),
-            KeeperEvent::Released => self.stopped.clear(),
+            KeeperEvent::Released => self.forget_stopped(),
             KeeperEvent::Watched(watched) => self.watched = Some(watched),
             KeeperEvent::Ready => (),
         }
+    }
+
+    /// Takes note that what was stopped by signals runs again, and suspends it if somebody asked for that meanwhile.
+    fn forget_stopped(&mut self) {
+        match self.suspended_by.take() {
+            Some(Caught { signal, sender: Some(_) }) => {
+                // It fails if the command has ended or gained privileges, as it would for the sender.
+                let _ = supervise::send(self.process, signal);
+            }
+            // The terminal sends it to the whole job.
+            Some(Caught { signal, sender: None }) => {
+                let group = rustix::process::getpgrp().as_raw_nonzero().get();
+                self.stopped.signal_group(group, signal);
+            }
+            None => (),
+        }
+        self.stopped.clear();
     }
 
     /// Sends the command a signal that this process alone received; those of the terminal reach the whole job, the command included.
@@ -260,7 +280,10 @@ impl Supervisor {
             // A held job handles the signal only when it runs.
             let _ = sys::message::send(&self.keeper.channel, &KeeperCommand::Wake);
         }
-        if caught.sender.is_some() {
+        if caught.signal == Signal::TSTP.as_raw() && !self.stopped.is_empty() {
+            // The SIGCONT that ends the hold discards it (signal(7)): it is sent again afterwards.
+            self.suspended_by = Some(caught);
+        } else if caught.sender.is_some() {
             // It fails if the command has ended or gained privileges, as it would for the sender.
             let _ = supervise::send(self.process, caught.signal);
         }
@@ -289,7 +312,7 @@ impl Supervisor {
     /// Lets the job run.
     fn release(&mut self) {
         self.stopped.resume();
-        self.stopped.clear();
+        self.forget_stopped();
         if let Some(cgroup) = &self.cgroup {
             // It fails if the cgroup is gone.
             let _ = cgroup.freeze(Freezer::Thawed);

@@ -223,6 +223,15 @@ impl StoppedProcesses {
             process.signal(CONTINUE);
         }
     }
+
+    /// Sends `signal` to those of the process group `group`.
+    pub(crate) fn signal_group(&self, group: i32, signal: i32) {
+        for process in &self.0 {
+            if ProcessStat::of(process.pid).is_some_and(|stat| stat.group == group) {
+                process.signal(signal);
+            }
+        }
+    }
 }
 
 impl JobMembers for Processes {

@@ -266,6 +266,16 @@ fn a_job_that_is_held_by_signals_and_was_stopped_by_keys_stays_stopped() {
         assert!(is_stopped());
         shell.enter("fg");
         shell.until(group, "sleep", "S");
+        // While it is held.
+        shell.order("pause", group);
+        shell.until(group, "sleep", "T");
+        shell.press("\x1a");
+        shell.expect("Stopped");
+        shell.expect("<148>");
+        shell.order("resume", group);
+        assert!(is_stopped());
+        shell.enter("fg");
+        shell.until(group, "sleep", "S");
         shell.press("\x03");
         shell.expect("<130>");
     });
