@@ -496,6 +496,10 @@ impl Keeper<'_> {
         if self.hold.is_some() {
             return;
         }
+        // A person may want it all the same.
+        if cause != PressureCause::Asked && self.processes.is_in_foreground() {
+            return;
+        }
         self.report_release();
         if self.release_is_unreported {
             // The supervisor is stopped: it could neither tell these stops from others nor continue the job.

@@ -104,6 +104,18 @@ impl Processes {
         }
     }
 
+    /// Returns whether a hold stops a program by a signal while it has its terminal: the shell that has started it sees that, says "Stopped" and takes the terminal back.
+    #[must_use]
+    pub fn is_in_foreground(&self) -> bool {
+        match self {
+            Processes::Below { top, counted: Counted::Yes, .. } => {
+                ProcessStat::of(*top).is_some_and(|stat| stat.is_in_foreground())
+            }
+            // The freezer is seen by no shell, and the parent of a command that we have started is its supervisor.
+            Processes::Cgroup(_) | Processes::Below { counted: Counted::No, .. } => false,
+        }
+    }
+
     /// Holds them all. Those that are stopped by signals are added to `stopped`; one that is stopped already is somebody else's to continue and is passed over.
     ///
     /// `announce` learns first which are about to be stopped, so that there is another one to continue them if this process is killed.

@@ -280,3 +280,53 @@ fn a_job_that_is_held_by_signals_and_was_stopped_by_keys_stays_stopped() {
         shell.expect("<130>");
     });
 }
+
+#[test]
+fn a_program_in_the_foreground_of_its_terminal_is_not_attached_to() {
+    if !has(&["bash", "setsid"]) {
+        return;
+    }
+    in_time(|| {
+        let mut shell = Shell::open();
+        shell.enter("sleep 600 | sleep 600");
+        let group = shell.foreground();
+        let leader = u32::try_from(group).unwrap();
+        shell.until(group, "sleep", "S");
+        let other = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let is_other = pid != leader && stat(pid)?[3] == group.to_string();
+            is_other.then_some(pid)
+        });
+        let pipeline: Vec<u32> = other.chain([leader]).collect();
+        assert_eq!(pipeline.len(), 2);
+        for pid in &pipeline {
+            let refused = shell.unjank(&["run", "--attach", &pid.to_string()]).output().unwrap();
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{said}");
+            assert!(said.contains("its shell would take back"), "{said}");
+            assert!(said.contains("bg"), "{said}");
+        }
+        let attach = |shell: &Shell, arguments: &[&str]| {
+            let target = leader.to_string();
+            let arguments = [&["run", "--attach", &target], arguments].concat();
+            let mut attached = shell.unjank(&arguments).spawn().unwrap();
+            while sys::sched::IoClass::of(leader).unwrap() != sys::sched::IoClass::Idle {
+                fixture::pause();
+            }
+            sys::supervise::send(attached.id(), 2).unwrap();
+            assert!(attached.wait().unwrap().success());
+        };
+        // Nothing holds it.
+        attach(&shell, &["--no-pause"]);
+        shell.press("\x1a");
+        shell.expect("<148>");
+        attach(&shell, &[]);
+        assert_eq!(stat(leader).unwrap()[1], "T", "the shell has stopped it");
+        shell.enter("bg");
+        shell.expect("<0>");
+        attach(&shell, &[]);
+        shell.until(group, "sleep", "S");
+        shell.enter("kill %1; wait; echo ended-$((1+1))");
+        shell.expect("ended-2");
+    });
+}

@@ -19,6 +19,22 @@ impl Clock for SetClock {
     }
 }
 
+fn options(directory: &Path) -> KeeperOptions {
+    let control_socket = directory.join("control");
+    KeeperOptions {
+        command: Vec::new(),
+        subject: JobProcesses::Found(Processes::Cgroup(Cgroup::imitated_by(directory))),
+        limits: ControllerLimits::default(),
+        pauses: HoldPolicy::WhenAsked,
+        disks: Vec::new(),
+        issued: None,
+        outside: None,
+        mailbox: None,
+        launches: None,
+        control_socket: Some(PrivateSocket::listen_at(control_socket).unwrap()),
+    }
+}
+
 /// A keeper of a directory that imitates a cgroup, the channel to it and its control socket.
 struct KeptDirectory<'t> {
     channel: OwnedFd,
@@ -27,19 +43,16 @@ struct KeptDirectory<'t> {
 
 impl KeptDirectory<'_> {
     fn run(directory: &Path, clock: &SetClock, test: impl FnOnce(&KeptDirectory<'_>)) {
+        KeptDirectory::run_with(options(directory), clock, directory, test);
+    }
+
+    fn run_with(
+        options: KeeperOptions,
+        clock: &SetClock,
+        directory: &Path,
+        test: impl FnOnce(&KeptDirectory<'_>),
+    ) {
         let control_socket = directory.join("control");
-        let options = KeeperOptions {
-            command: Vec::new(),
-            subject: JobProcesses::Found(Processes::Cgroup(Cgroup::imitated_by(directory))),
-            limits: ControllerLimits::default(),
-            pauses: HoldPolicy::WhenAsked,
-            disks: Vec::new(),
-            issued: None,
-            outside: None,
-            mailbox: None,
-            launches: None,
-            control_socket: Some(PrivateSocket::listen_at(control_socket.clone()).unwrap()),
-        };
         let (ours, theirs) = socket::pair().unwrap();
         std::thread::scope(|scope| {
             sys::thread::spawn_scoped(scope, "keeper", move || keep(options, &theirs, clock))
@@ -102,4 +115,46 @@ fn a_signal_lets_a_paused_job_run_for_a_while_only() {
             assert!(is_frozen());
         }
     });
+}
+
+#[test]
+fn what_comes_to_the_foreground_of_a_terminal_is_held_only_when_a_person_asks() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::process::{Command, Stdio};
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    // The leader of a session gets the terminal that it opens first.
+    let script = "exec <\"$0\"; echo; exec sleep 1000";
+    let mut command = Command::new("setsid");
+    command.args(["sh", "-c", script, name.to_str().unwrap()]).stdin(Stdio::null());
+    let Ok(mut program) = command.stdout(Stdio::piped()).spawn() else {
+        eprintln!("SKIPPED: no setsid");
+        return;
+    };
+    let mut line = [0; 1];
+    io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let processes = Processes::Below { top: program.id(), counted: Counted::Yes, except: 0 };
+    assert!(processes.is_in_foreground());
+    let directory = tempfile::tempdir().unwrap();
+    let (launches, theirs) = socket::pair().unwrap();
+    let options = KeeperOptions {
+        subject: JobProcesses::Found(processes),
+        pauses: HoldPolicy::WhileOthersWait,
+        launches: Some(theirs),
+        ..options(directory.path())
+    };
+    let clock = SetClock::default();
+    KeptDirectory::run_with(options, &clock, directory.path(), |kept| {
+        kept.ask(ControlRequest::Status);
+        socket::send(&launches, b"l", None, socket::Full::Fail).unwrap();
+        // The second answer comes after the launch was handled.
+        kept.ask(ControlRequest::Status);
+        assert!(!kept.ask(ControlRequest::Status).watched.held);
+        assert!(kept.ask(ControlRequest::Pause).watched.held);
+        kept.ask(ControlRequest::Resume);
+    });
+    program.kill().unwrap();
+    program.wait().unwrap();
 }

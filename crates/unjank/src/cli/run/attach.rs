@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jobs::attached::ChangedClasses;
 use jobs::cgroup::Cgroup;
-use jobs::keeper::{self, JobProcesses, KeeperCommand, KeeperEvent, KeeperOptions};
+use jobs::keeper::{self, HoldPolicy, JobProcesses, KeeperCommand, KeeperEvent, KeeperOptions};
 use jobs::supervisor::ignore_requests_to_end;
 use jobs::tree::{Counted, Processes, StoppedProcesses};
 use sys::clock::SystemClock;
@@ -27,6 +27,13 @@ const ROUND: Duration = Duration::from_millis(200);
 pub(super) fn run(how: &JobOptions, target: &str) -> Result<Verdict, Error> {
     let mounts = Mounts::read().unwrap_or_else(|_| Mounts::parse(b""));
     let processes = find(&mounts, target)?;
+    if how.pauses == HoldPolicy::WhileOthersWait && processes.is_in_foreground() {
+        return Err(Error::new(FailureCategory::User, format!("attach to {target}"))
+            .because("it has its terminal, which its shell would take back at the first hold")
+            .hint(
+                "continue it in the background (Ctrl-Z, then bg), or do without holds: --no-pause",
+            ));
+    }
     let disks = place::disks(&mounts, None);
     let (ours, theirs) = sys::socket::pair()?;
     let clock = SystemClock::start();
