@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use super::fixture::{self, has, in_time};
-use super::{Place, UNJANK, read_line, state, until};
+use super::{Place, UNJANK, keeper_of, read_line, state, until};
 
 /// Starts a program in the background of the terminal of the tests, if they have one.
 fn start(program: &str, arguments: &[&str]) -> Child {
@@ -131,6 +131,27 @@ fn what_was_stopped_before_stays_stopped_and_the_rest_is_continued() {
         for process in [child, program.id()] {
             sys::supervise::send(process, 9).unwrap();
         }
+        program.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_keeper_that_is_stopped_holds_nothing_that_was_attached_to() {
+    in_time(|| {
+        let place = Place::new();
+        let mut program = start("sh", &["-c", "read end"]);
+        let mut attached =
+            place.unjank(&["run", "--attach", &program.id().to_string()]).spawn().unwrap();
+        place.status(&attached);
+        assert!(place.jobs(&["pause", &attached.id().to_string()]).status.success());
+        until(|| state(program.id()) == Some('T'));
+        let keeper = keeper_of(attached.id());
+        sys::supervise::send(keeper, 19).unwrap();
+        until(|| state(program.id()) == Some('S'));
+        sys::supervise::send(attached.id(), 2).unwrap();
+        assert!(attached.wait().unwrap().success());
+        assert_eq!(state(keeper), None);
+        drop(program.stdin.take());
         program.wait().unwrap();
     });
 }

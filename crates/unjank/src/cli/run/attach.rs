@@ -11,8 +11,10 @@ use jobs::cgroup::Cgroup;
 use jobs::keeper::{self, HoldPolicy, JobProcesses, KeeperCommand, KeeperEvent, KeeperOptions};
 use jobs::supervisor::ignore_requests_to_end;
 use jobs::tree::{Counted, Processes, StoppedProcesses};
+use rustix::process::Signal;
 use sys::clock::SystemClock;
 use sys::mounts::Mounts;
+use sys::pidfd::{ChildEvent, next_change};
 use sys::supervise::{self, ForkSide};
 
 use super::supervisor::JobOptions;
@@ -98,6 +100,22 @@ impl Attached {
             if !self.take_events() {
                 return;
             }
+            // A shell may have left us other children by exec.
+            while let Ok(Some((process, change))) = next_change() {
+                match change {
+                    _ if Some(process) != self.keeper => (),
+                    ChildEvent::Ended(_) => {
+                        self.keeper = None;
+                        return;
+                    }
+                    ChildEvent::Stopped(_) => {
+                        // It lets nothing run until it is continued.
+                        self.take_events();
+                        let _ = processes.release(&mut self.stopped);
+                    }
+                    ChildEvent::Continued => (),
+                }
+            }
         }
     }
 
@@ -119,6 +137,8 @@ impl Attached {
         // What it has said can still be read.
         let _ = sys::socket::hang_up(&self.channel);
         if let Some(keeper) = self.keeper.take() {
+            // Its stop may have been taken note of already, and is not reported again.
+            let _ = supervise::send(keeper, Signal::CONT.as_raw());
             let _ = supervise::keep_running(keeper);
         }
         self.take_events();
