@@ -1,9 +1,12 @@
 //! `unjank run --attach`: programs that run already, held and let go, and what is refused.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+
+use sys::sched::{CpuClass, IoClass};
 
 use super::fixture::{self, has, in_time};
 use super::{Place, UNJANK, keeper_of, read_line, state, until};
@@ -153,5 +156,88 @@ fn a_keeper_that_is_stopped_holds_nothing_that_was_attached_to() {
         assert_eq!(state(keeper), None);
         drop(program.stdin.take());
         program.wait().unwrap();
+    });
+}
+
+#[test]
+fn threads_and_children_that_began_meanwhile_are_restored() {
+    if !has(&["python3"]) {
+        return;
+    }
+    in_time(|| {
+        let place = Place::new();
+        // Each line that it reads starts a thread and a child, whose numbers it prints.
+        let script = r#"
+import subprocess, sys, threading
+stop = threading.Event()
+for line in sys.stdin:
+    thread = threading.Thread(target=stop.wait, daemon=True)
+    thread.start()
+    child = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    print(thread.native_id, flush=True)
+    print(child.pid, flush=True)
+"#;
+        let mut program = start("python3", &["-c", script]);
+        let target = program.id();
+        let mut more = || {
+            program.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            let mut number = || read_line(&mut program).parse::<u32>().unwrap();
+            [number(), number()]
+        };
+        let before = more();
+        let classes = |threads: &[u32]| -> Vec<(IoClass, CpuClass)> {
+            let class = |&tid: &u32| (IoClass::of(tid).unwrap(), CpuClass::of(tid).unwrap());
+            threads.iter().map(class).collect()
+        };
+        let usual = classes(&before)[0];
+        let mut attached = place.unjank(&["run", "--attach", &target.to_string()]).spawn().unwrap();
+        let are_moved = |threads: &[u32]| {
+            let classes = classes(threads);
+            classes.iter().all(|(io, cpu)| *io == IoClass::Idle && *cpu != CpuClass::Normal)
+        };
+        until(|| are_moved(&before));
+        let new = more();
+        assert!(are_moved(&new), "{:?}", classes(&new));
+        sys::supervise::send(attached.id(), 2).unwrap();
+        assert!(attached.wait().unwrap().success());
+        let all = [&before[..], &new[..], &[target]].concat();
+        assert_eq!(classes(&all), [usual; 5]);
+        for child in [before[1], new[1]] {
+            sys::supervise::send(child, 9).unwrap();
+        }
+        drop(program.stdin.take());
+        program.wait().unwrap();
+    });
+}
+
+#[test]
+fn an_ordinary_user_gets_back_the_class_on_the_processor() {
+    in_time(|| {
+        let home = tempfile::tempdir().unwrap();
+        let program = home.path().join("unjank");
+        fixture::copy_program(UNJANK, &program);
+        let script = "sleep 1000 >&- & echo $!; exec \"$0\" run --attach $!";
+        let mut words = vec!["sh", "-c", script, program.to_str().unwrap()];
+        if rustix::process::geteuid().is_root() {
+            if !has(&["setpriv"]) {
+                return;
+            }
+            fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            let user = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all"];
+            words.splice(0..0, user);
+        }
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("XDG_RUNTIME_DIR", home.path()).current_dir("/");
+        let mut attached = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
+        let sleep: u32 = read_line(&mut attached).parse().unwrap();
+        let class = || (IoClass::of(sleep).unwrap(), CpuClass::of(sleep).unwrap());
+        let before = class();
+        until(|| class().0 == IoClass::Idle);
+        // It changes both, then watches.
+        until(|| class().1 != CpuClass::Normal);
+        sys::supervise::send(attached.id(), 2).unwrap();
+        assert!(attached.wait().unwrap().success());
+        assert_eq!(class(), before);
+        sys::supervise::send(sleep, 9).unwrap();
     });
 }

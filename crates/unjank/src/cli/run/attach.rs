@@ -68,17 +68,17 @@ pub(super) fn run(how: &JobOptions, target: &str) -> Result<Verdict, Error> {
     drop(theirs);
     // Before anything is changed that would have to be put back.
     let stop = interrupt::flag();
-    let changed = ChangedClasses::set(how.class, &processes);
+    let mut changed = ChangedClasses::set(how.class, &processes);
     let first = processes.list().first().copied().unwrap_or(0);
     // It is gone: the job then runs without holds.
     let _ = sys::message::send(&ours, &KeeperCommand::Started(first));
     let mut attached =
         Attached { channel: ours, keeper: Some(keeper), stopped: StoppedProcesses::default() };
-    attached.watch(&processes, &stop);
+    attached.watch(&processes, &mut changed, &stop);
     attached.end_keeper();
     // If it was killed, nobody else lets the job run.
     let _ = processes.release(&mut attached.stopped);
-    changed.restore();
+    changed.restore(&processes);
     Ok(Verdict::Yes)
 }
 
@@ -93,8 +93,13 @@ struct Attached {
 
 impl Attached {
     /// Waits until `processes` or the keeper have ended, or we are to.
-    fn watch(&mut self, processes: &Processes, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) && !processes.list().is_empty() {
+    fn watch(&mut self, processes: &Processes, changed: &mut ChangedClasses, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            let list = processes.list();
+            if list.is_empty() {
+                return;
+            }
+            changed.follow(&list);
             // A signal ends the wait early, which does no harm.
             let _ = sys::socket::wait_readable(&self.channel, Some(ROUND));
             if !self.take_events() {
