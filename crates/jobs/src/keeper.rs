@@ -27,6 +27,9 @@ const PERIOD: Duration = Duration::from_millis(25);
 /// How often cgroups that came and the job's own counters are looked for.
 const SLOW: Duration = Duration::from_secs(1);
 
+/// How much of a message the command line may take: `unjank jobs` reads no longer one than 16 KiB.
+const COMMAND: usize = 12 * 1024;
+
 /// A message of the supervisor to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -69,7 +72,7 @@ pub enum ControlRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct JobStatus {
-    /// The command line.
+    /// The command line; of a long one the beginning, with `…` as its last word.
     pub command: Vec<String>,
     /// The process that the command runs as; 0 before it has started.
     pub process: u32,
@@ -217,7 +220,7 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
         channel: channel.as_fd(),
         clock,
         start,
-        command,
+        command: beginning(command),
         process: 0,
         processes,
         others,
@@ -565,6 +568,24 @@ impl Keeper<'_> {
             self.watched.started_bytes = progress.bytes.load(Ordering::Relaxed);
         }
     }
+}
+
+/// Returns as many words of a command line as a message has room for, whatever characters are in them.
+fn beginning(mut command: Vec<String>) -> Vec<String> {
+    let mut left = COMMAND;
+    let fits = command.iter().take_while(|word| {
+        // The quotes and the comma. A control character becomes six.
+        let room = 3 + word.bytes().map(|byte| if byte < b' ' { 6 } else { 2 }).sum::<usize>();
+        let fits = room <= left;
+        left = left.saturating_sub(room);
+        fits
+    });
+    let fitting = fits.count();
+    if fitting < command.len() {
+        command.truncate(fitting);
+        command.push("…".to_owned());
+    }
+    command
 }
 
 /// Returns by how much a counter has grown in a second.

@@ -118,6 +118,37 @@ fn a_signal_lets_a_paused_job_run_for_a_while_only() {
 }
 
 #[test]
+fn a_job_with_a_long_command_line_answers() {
+    let long = |word: &str| vec![word.to_owned(); 200_000 / word.len().max(1)];
+    let words = [
+        long("/usr/share/doc"),
+        long(""),
+        long("\u{1}\u{1f}"),
+        long("ä\"\\\n"),
+        long(&"x".repeat(100_000)),
+    ];
+    for mut command in words {
+        command.insert(0, "ls".to_owned());
+        let directory = tempfile::tempdir().unwrap();
+        let options = KeeperOptions { command: command.clone(), ..options(directory.path()) };
+        KeptDirectory::run_with(options, &SetClock::default(), directory.path(), |kept| {
+            // An answer that nobody can read is none.
+            let status = ask(kept.control_socket, ControlRequest::Status);
+            let status = match status {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    kept.ask(ControlRequest::Status)
+                }
+                other => other.unwrap(),
+            };
+            let (last, first) = status.command.split_last().unwrap();
+            assert_eq!(last, "…");
+            assert!(!first.is_empty() && command.starts_with(first));
+        });
+    }
+    assert_eq!(beginning(vec!["a".to_owned(), "b c".to_owned()]), ["a", "b c"]);
+}
+
+#[test]
 fn what_comes_to_the_foreground_of_a_terminal_is_held_only_when_a_person_asks() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::process::{Command, Stdio};
