@@ -196,6 +196,22 @@ fn a_paused_job_stands_still_until_it_is_resumed() {
 }
 
 #[test]
+fn the_socket_of_a_job_that_is_about_to_listen_stays() {
+    let place = Place::new();
+    let folder = place.runtime.path().join("unjank/jobs");
+    place.jobs(&[]);
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    // What nobody listens on refuses in the same way before and afterwards.
+    let paths = [std::process::id(), ended.id()].map(|job| folder.join(format!("{job}.sock")));
+    for path in &paths {
+        drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+    }
+    assert!(place.jobs(&[]).status.success());
+    assert_eq!(paths.map(|path| path.exists()), [true, false]);
+}
+
+#[test]
 fn a_signal_reaches_a_paused_job() {
     in_time(|| {
         let place = Place::new();

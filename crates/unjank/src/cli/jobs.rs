@@ -149,16 +149,10 @@ fn found(folder: &std::path::Path) -> Result<Vec<Job>, Error> {
         let job = path.file_name()?.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()?;
         Some((job, path))
     });
-    let asked =
-        control_sockets.filter_map(|(job, path)| match ask(&path, ControlRequest::Status) {
-            Ok(status) => Some(Job { job, status }),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                // Its keeper was killed. If it cannot be removed, it is asked in vain the next time, too.
-                let _ = std::fs::remove_file(path);
-                None
-            }
-            Err(_) => None,
-        });
+    // A socket that refuses is left to `run::sweep`, which removes those of jobs that have ended: this one may be about to listen.
+    let asked = control_sockets.filter_map(|(job, path)| {
+        ask(&path, ControlRequest::Status).ok().map(|status| Job { job, status })
+    });
     Ok(asked.collect())
 }
 
