@@ -183,6 +183,26 @@ fn of_a_program_with_other_rights_nothing_is_recorded_after_its_exec() {
 }
 
 #[test]
+fn a_command_that_goes_on_with_other_rights_is_recorded_to_its_end_with_its_status() {
+    let Some(stage) = Stage::set() else { return };
+    for (name, mode) in [("setuid-env", 0o4755), ("unreadable-env", 0o711)] {
+        let program = stage.copy("/usr/bin/env", name, mode);
+        let program = program.display();
+        // Longer than it is believed to live without being watched.
+        for (ending, wanted) in [("exit 3", "Code(3)"), ("kill -USR1 $$", "Signal(10)")] {
+            let script = format!("exec {program} sh -c 'sleep 1; {ending}'");
+            let said = stage.play(ANN, "trace", &script);
+            let all = said.join("\n");
+            assert!(said.contains(&format!("ended Some({wanted})")), "{name}: {all}");
+            let length = said.iter().find_map(|line| line.strip_prefix("length ")).unwrap();
+            assert!(length.parse::<u64>().unwrap() >= 1_000_000_000, "{name}: {all}");
+            let left = "unseen the first process after it ran a program with other rights";
+            assert!(all.contains(left), "{name}: {all}");
+        }
+    }
+}
+
+#[test]
 fn callers_in_a_sandbox_and_people_outside_of_the_group_are_not_served() {
     let Some(stage) = Stage::set() else { return };
     let (user, group) = (format!("--reuid={ANN}"), format!("--regid={ANN}"));

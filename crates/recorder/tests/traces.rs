@@ -61,9 +61,11 @@ pub(crate) fn trace_command() {
     // No choice is made: an ordinary user has the service because it is there.
     options.backend = None;
     let stop = Arc::new(AtomicBool::new(false));
-    let RecordingOutcome { recording, .. } = backend::run(&options, &stop).unwrap();
+    let RecordingOutcome { recording, process, .. } = backend::run(&options, &stop).unwrap();
     assert_eq!(recording.backend, Backend::Bpf, "{:?}", recording.notes);
     describe(&recording).iter().for_each(say);
+    say(format!("ended {:?}", recording.processes.get(&process).and_then(|process| process.exit)));
+    say(format!("length {}", recording.length_ns));
     recording.notes.iter().for_each(|note| say(format!("note {note}")));
     recording.unseen.iter().for_each(|unseen| say(format!("unseen {unseen}")));
 }
@@ -85,8 +87,9 @@ fn report_chain(error: &dyn std::error::Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
+/// Says whether a line is not the same for the same work.
 fn is_said_in_words(line: &str) -> bool {
-    line.starts_with("note ") || line.starts_with("unseen ")
+    ["note ", "unseen ", "length "].iter().any(|kind| line.starts_with(kind))
 }
 
 const WORK: &str = "ls /etc/passwd >/dev/null; cat /etc/hostname /nowhere/file >/dev/null 2>&1; (cd /usr; true); exit 3";

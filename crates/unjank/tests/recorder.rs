@@ -114,6 +114,24 @@ fn a_user_has_programs_in_the_kernel_where_the_service_lets_him_and_is_told_wher
 }
 
 #[test]
+fn a_command_that_its_user_may_not_look_into_has_its_own_exit_status() {
+    in_time(|| {
+        let Some(recorder) = Recorder::start() else { return };
+        let socket = recorder.dir.path().join("run/socket");
+        let shell = recorder.dir.path().join("unreadable");
+        std::fs::copy("/bin/sh", &shell).unwrap();
+        std::fs::set_permissions(&shell, PermissionsExt::from_mode(0o711)).unwrap();
+        let shell = shell.to_str().unwrap();
+        for (script, status) in [("exit 3", 3), ("kill -TERM $$", 128 + 15), ("exit 0", 0)] {
+            let command = [shell, "-c", script];
+            let (output, report) = recorder.trace(&["--groups", STAFF], &socket, &command);
+            assert_eq!(report["watch"]["backend"], "bpf", "{report}");
+            assert_eq!(output.status.code(), Some(status), "{script}");
+        }
+    });
+}
+
+#[test]
 fn a_user_has_hangs_recorded_exactly_where_the_service_lets_him_and_is_told_where_it_does_not() {
     in_time(|| {
         let Some(recorder) = Recorder::start() else { return };

@@ -67,6 +67,41 @@ fn a_program_that_dies_by_a_signal_is_told_as_a_shell_tells_it() {
     assert_eq!(output.status.code(), Some(128 + 10), "{}", text(&output.stderr));
 }
 
+/// What a program does so that no record of its end finds room: it stops its tracer, makes more calls than there is room for, and fills
+/// what is left with the short records of short lives.
+const FLOOD: &str = "kill -STOP $PPID; dd if=/dev/zero of=/dev/null bs=1 count=150000 2>/dev/null; i=0; while [ $i -lt 300 ]; do (:); i=$((i+1)); done; ";
+
+#[test]
+fn a_program_whose_end_found_no_room_in_the_ring_keeps_its_status() {
+    if !trace::backend::bpf::is_allowed() {
+        return skip("no programs can be loaded into this kernel");
+    }
+    for (ending, status) in [("exit 3", 3), ("kill -USR1 $$", 128 + 10)] {
+        let script = format!("echo $$; {FLOOD}{ending}");
+        let mut tracer =
+            trace(&["--backend", "bpf", "--calls", "all", "--stacks", "all", "--json"]);
+        let tracer = tracer.args(["--threshold", "1us", "--", "sh", "-c", &script]);
+        let mut tracer = tracer.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(tracer.stdout.take().unwrap());
+        let mut program = String::new();
+        said.read_line(&mut program).unwrap();
+        let stat = format!("/proc/{}/stat", program.trim());
+        // Its end waits for its parent.
+        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+        }
+        kill_process(Pid::from_child(&tracer), Signal::CONT).unwrap();
+        let report: Value = serde_json::from_reader(said).unwrap();
+        assert_eq!(tracer.wait().unwrap().code(), Some(status), "{ending}");
+        assert!(notes_of(&report).contains("ends of threads were told too fast"), "{report}");
+    }
+}
+
+fn notes_of(report: &Value) -> String {
+    let notes = report["watch"]["notes"].as_array().unwrap().iter();
+    notes.map(|note| note.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn what_cannot_be_run_is_an_error_with_its_name() {
     let output = run(&["--", "/no/such/program"]);

@@ -148,9 +148,13 @@ fn start(
     watcher.releases();
     let mut started = held.release().map_err(cannot_start)?;
     let has_ended = watcher.watch(stop).map_err(TraceError::Trace)?;
-    let recording = watcher.finish().map_err(TraceError::Trace)?;
+    let mut recording = watcher.finish().map_err(TraceError::Trace)?;
     let rest = if has_ended {
-        let _ = child::wait(process);
+        // The record of its end may be missing.
+        let exit = child::wait(process);
+        if let Some(recorded) = recording.processes.get_mut(&process) {
+            recorded.exit = recorded.exit.or(exit);
+        }
         None
     } else {
         let waiter = std::thread::Builder::new().name("waiter".to_owned());

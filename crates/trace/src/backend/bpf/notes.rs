@@ -3,14 +3,15 @@
 use super::session::LossCounters;
 use crate::recording::Recording;
 
-/// Says in a recording what was not recorded; a check of that must not pass.
-pub(super) fn tell_losses(recording: &mut Recording, faults: &LossCounters) {
+/// Says in a recording what was not recorded; a check of that must not pass. The first process may be one of those that left with other
+/// rights.
+pub(super) fn tell_losses(recording: &mut Recording, faults: &LossCounters, has_root_left: bool) {
     let left = faults.left_with_other_rights;
     recording.not_counted += faults.not_counted + faults.processes_left_out + left;
     recording.lost += faults.lost_calls + faults.lost_lives + recording.not_counted;
     recording.foreign_calls += faults.other_numbers;
     recording.stacks_left_out += faults.stacks_left_out;
-    recording.unseen.extend(of_other_rights(left));
+    recording.unseen.extend(of_other_rights(left, has_root_left));
     recording.notes.extend(of(faults));
 }
 
@@ -45,11 +46,13 @@ fn of(faults: &LossCounters) -> Vec<String> {
 }
 
 /// Returns what is missing of processes that left the session of a user, if any did.
-fn of_other_rights(count: u64) -> Option<String> {
-    let processes = match count {
-        0 => return None,
-        1 => "a process after it".to_owned(),
-        count => format!("{count} processes after each"),
+fn of_other_rights(count: u64, has_root_left: bool) -> Option<String> {
+    let processes = match (count, has_root_left) {
+        (0, _) => return None,
+        (1, true) => "the first process after it".to_owned(),
+        (count, true) => format!("the first process and {} others after each", count - 1),
+        (1, false) => "a process after it".to_owned(),
+        (count, false) => format!("{count} processes after each"),
     };
     Some(format!(
         "{processes} ran a program with other rights (set-user-ID and the like): `sudo unjank trace …` shows it"
@@ -69,7 +72,7 @@ mod tests {
         let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), SystemTime::UNIX_EPOCH);
         // One lost elsewhere, as a mark beyond the most.
         recorder.recording().lost = 1;
-        tell_losses(recorder.recording(), &faults);
+        tell_losses(recorder.recording(), &faults, false);
         (recorder.recording().lost, recorder.recording().not_counted)
     }
 
@@ -78,11 +81,21 @@ mod tests {
         let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), SystemTime::UNIX_EPOCH);
         let faults =
             LossCounters { other_numbers: 3, stacks_left_out: 2, ..LossCounters::default() };
-        tell_losses(recorder.recording(), &faults);
+        tell_losses(recorder.recording(), &faults, false);
         let recording = recorder.recording();
         assert_eq!((recording.foreign_calls, recording.stacks_left_out), (3, 2));
         let notes = recorder.recording().notes.join("\n");
         assert!(notes.contains("3 32-bit calls were not recorded."), "{notes}");
+    }
+
+    #[test]
+    fn a_command_that_left_is_told_from_its_children_that_did() {
+        let said = |count, has_root_left| of_other_rights(count, has_root_left).unwrap_or_default();
+        assert_eq!(said(0, true), "", "its end was lost for another reason");
+        assert!(said(1, true).starts_with("the first process after it ran a program"));
+        assert!(said(3, true).starts_with("the first process and 2 others after each"));
+        assert!(said(1, false).starts_with("a process after it ran a program"));
+        assert!(said(3, false).starts_with("3 processes after each ran a program"));
     }
 
     #[test]

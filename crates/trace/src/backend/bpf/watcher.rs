@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sys::clock::{Clock, SystemClock};
 
 use super::super::peek::{BlockedSyscall, blocked_syscall};
 use super::super::timing::TimeAccountant;
-use super::super::{BackendChoice, RecordingLimit, Stacks, TraceOptions, procfs};
+use super::super::{BackendChoice, RecordingLimit, Stacks, TraceOptions, child, procfs};
 use super::chains::{ChainLoader, ChainRecorder, MainWait};
 use super::kernel_session::KernelSession;
 use super::record::{BpfRecord, CallRecord, ShortCalls, ThreadTotals};
@@ -53,6 +53,8 @@ pub(super) struct Watcher<'a> {
     session: KernelSession,
     options: &'a TraceOptions,
     root: u32,
+    /// Readable when the first process has ended: the record of its end may be missing. None if it was gone already.
+    root_end: Option<OwnedFd>,
     clock: SystemClock,
     /// The monotonic clock, in nanoseconds, when the recording began.
     began_ns: u64,
@@ -63,6 +65,10 @@ pub(super) struct Watcher<'a> {
     /// Threads that ended, with the calls that they have totals of.
     ended: Vec<(u32, ThreadTotals)>,
     has_ended: bool,
+    /// Whether the kernel's programs told the end of the first process.
+    was_end_recorded: bool,
+    /// Processes that are alive and not watched any more, because they run programs with other rights; readable when they end.
+    left: HashMap<u32, OwnedFd>,
     /// Follows long waits of main threads.
     chains: ChainRecorder,
     /// Records what the kernel does outside of calls.
@@ -143,6 +149,7 @@ impl<'a> Watcher<'a> {
             session,
             options,
             root,
+            root_end: sys::pidfd::open(root).ok(),
             clock,
             began_ns,
             own_since_ns: began_ns,
@@ -150,6 +157,8 @@ impl<'a> Watcher<'a> {
             time,
             ended: Vec::new(),
             has_ended: false,
+            was_end_recorded: false,
+            left: HashMap::new(),
             chains,
             work,
         }
@@ -198,8 +207,13 @@ impl<'a> Watcher<'a> {
     pub(super) fn watch(&mut self, stop: &AtomicBool) -> io::Result<bool> {
         let rest = Timespec { tv_sec: 0, tv_nsec: i64::from(REST.subsec_nanos()) };
         let mut checked = self.clock.monotonic();
+        let mut root_is_over = false;
         loop {
             let taken = self.take()?;
+            // What was recorded of it before its end has been read now.
+            if root_is_over && !self.has_ended && taken < AT_ONCE {
+                self.end_root();
+            }
             if self.is_over() || stop.load(Ordering::Relaxed) {
                 return Ok(self.has_ended);
             }
@@ -216,9 +230,17 @@ impl<'a> Watcher<'a> {
                 ..rest
             };
             if taken < AT_ONCE {
-                let mut wanted = [PollFd::from_borrowed_fd(self.session.as_fd(), PollFlags::IN)];
+                let records = PollFd::from_borrowed_fd(self.session.as_fd(), PollFlags::IN);
+                // It stays readable: with what its children do alone the records are waited for.
+                let end = self.root_end.as_ref().filter(|_| !self.has_ended);
+                let end = end.map(|end| PollFd::new(end, PollFlags::IN));
+                let mut wanted: Vec<PollFd<'_>> =
+                    [Some(records), end].into_iter().flatten().collect();
                 match poll(&mut wanted, Some(&rest)) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Ok(_) => {
+                        root_is_over = wanted.get(1).is_some_and(|end| !end.revents().is_empty());
+                    }
+                    Err(rustix::io::Errno::INTR) => {}
                     Err(e) => return Err(e.into()),
                 }
             }
@@ -228,7 +250,7 @@ impl<'a> Watcher<'a> {
     fn is_over(&self) -> bool {
         match self.options.until {
             RecordingLimit::ProgramEnded => self.has_ended,
-            RecordingLimit::AllEnded => self.model.alive.is_empty(),
+            RecordingLimit::AllEnded => self.model.alive.is_empty() && self.left.is_empty(),
         }
     }
 
@@ -236,7 +258,8 @@ impl<'a> Watcher<'a> {
     fn take(&mut self) -> io::Result<usize> {
         // First: the callers of a program that has ended are not known any more.
         self.work.take(&mut self.model.work_context(self.began_ns));
-        let Watcher { session, model, ended, root, has_ended, began_ns, .. } = self;
+        let Watcher { session, model, ended, root, has_ended, began_ns, was_end_recorded, .. } =
+            self;
         let taken = session.take(AT_ONCE, |record| match record {
             BpfRecord::Call(call) => model.call(&call, *began_ns),
             BpfRecord::Fork { thread, process, parent, at_ns } => {
@@ -274,6 +297,7 @@ impl<'a> Watcher<'a> {
                 if is_last {
                     model.died(process, exit(status), at_ns);
                     *has_ended |= process == *root;
+                    *was_end_recorded |= process == *root;
                 }
             }
         })?;
@@ -300,8 +324,9 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// Drops processes that the filter does not hold any more: the record of their end was lost.
+    /// Drops processes that the filter does not hold any more: the record of their end was lost, or they go on with other rights.
     fn forget_the_dead(&mut self) -> io::Result<()> {
+        self.left.retain(|_, end| !has_ended(end.as_fd()));
         let watched = self.session.watched()?;
         let alive = self.model.alive.keys().copied();
         let gone: Vec<u32> = alive.filter(|process| !watched.contains(process)).collect();
@@ -311,10 +336,30 @@ impl<'a> Watcher<'a> {
         // Their records may have come since.
         self.take()?;
         for process in gone {
-            self.has_ended |= process == self.root;
-            self.model.alive.remove(&process);
+            if self.model.alive.remove(&process).is_none() {
+                continue;
+            }
+            match sys::pidfd::open(process) {
+                Ok(end) if !has_ended(end.as_fd()) => {
+                    self.left.insert(process, end);
+                }
+                _ if process == self.root => self.end_root(),
+                _ => {}
+            }
         }
         Ok(())
+    }
+
+    /// The first process has ended. If no record told how, its parent is told, which we may be.
+    fn end_root(&mut self) {
+        self.has_ended = true;
+        self.left.remove(&self.root);
+        self.model.alive.remove(&self.root);
+        let root = self.model.recorder.process(self.root);
+        if root.end_ns.is_none() {
+            let at_ns = sys::bpf::clock_ns().saturating_sub(self.began_ns);
+            self.model.recorder.process_ended(self.root, child::end(self.root), at_ns);
+        }
     }
 
     /// Says that the process which was held is released now: what it waited for before was us.
@@ -347,7 +392,10 @@ impl<'a> Watcher<'a> {
         for (number, error, count) in errors {
             *recording.errors.entry((number, error)).or_default() += count;
         }
-        super::notes::tell_losses(recording, &faults);
+        // Its end is not told either if the record of it found no room.
+        let has_root_left = self.left.contains_key(&self.root)
+            || (self.has_ended && !self.was_end_recorded && faults.lost_lives == 0);
+        super::notes::tell_losses(recording, &faults, has_root_left);
         Ok(self.time.finish(self.model.recorder, length_ns))
     }
 
@@ -388,6 +436,12 @@ impl<'a> Watcher<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether the process of a descriptor has ended.
+fn has_ended(end: BorrowedFd<'_>) -> bool {
+    let mut wanted = [PollFd::from_borrowed_fd(end, PollFlags::IN)];
+    poll(&mut wanted, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
 }
 
 /// A call that has not ended.

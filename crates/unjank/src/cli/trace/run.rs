@@ -81,17 +81,22 @@ pub(super) fn run(
         // The program's end stands even if the report cannot be written, but the error is what the user has to know.
         let written = opened.write(&recorded.report);
         let exit = recorded.end();
-        written.map(|()| status(exit))
+        written?;
+        // Without its status a program that failed would count as one that did not.
+        let exit = exit.ok_or_else(|| {
+            Error::new(FailureCategory::Busy, "tell how the program ended")
+                .because("its status was lost; is SIGCHLD ignored?")
+        })?;
+        Ok(status(exit))
     });
     done.unwrap_or_else(|error| error.report())
 }
 
 /// Returns the exit status for how a program ended: its own, or 128 and the signal's number as a shell has it.
-fn status(exit: Option<Exit>) -> ExitCode {
+fn status(exit: Exit) -> ExitCode {
     let code = match exit {
-        Some(Exit::Code(code)) => code,
-        Some(Exit::Signal(signal)) => 128 + signal,
-        None => 0,
+        Exit::Code(code) => code,
+        Exit::Signal(signal) => 128 + signal,
     };
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
 }
