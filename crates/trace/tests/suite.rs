@@ -13,6 +13,11 @@ mod waiting;
 #[expect(clippy::unwrap_used, reason = "a corpus that cannot be read fails the test")]
 mod replay;
 
+#[path = "../../unjank/tests/fixture/fuse.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the file belongs to several tests")]
+#[allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+mod fuse;
+
 mod fuzz_kernel;
 mod trace_backends;
 mod trace_bpf;
@@ -26,5 +31,13 @@ mod trace_names;
 mod trace_peek;
 mod trace_places;
 mod trace_stacks;
+mod trace_stuck;
 mod trace_time;
 mod trace_work;
+
+/// Says that a test is skipped and why, which is a failure where nothing may be skipped.
+#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+fn skip(why: &str) {
+    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
+    eprintln!("SKIPPED: {why}");
+}

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
 use sys::device::Device;
 use sys::mounts::Mounts;
 
@@ -77,23 +79,76 @@ impl MountTable {
         descriptor: i32,
         recorder: &mut TraceRecorder,
     ) -> Option<u32> {
-        let text = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).ok()?;
-        let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;
-        self.numbered(process, id.trim().parse().ok()?, recorder)
+        let id = number_of(&format!("/proc/{process}/fdinfo/{descriptor}"))?;
+        self.numbered(process, id, recorder)
     }
 
     /// Returns the mount of `path`, or of the nearest directory above that exists.
+    ///
+    /// No file system is asked: its server may not answer, or be a program that this one has stopped.
     pub(super) fn of_path(
         &mut self,
         process: u32,
         path: &[u8],
         recorder: &mut TraceRecorder,
     ) -> Option<u32> {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path)).strip_prefix("/").ok()?;
-        let root = std::path::PathBuf::from(format!("/proc/{process}/root"));
-        let id = path.ancestors().take(ABOVE).find_map(|path| number_of(&root.join(path)))?;
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let root = root_of(process)?;
+        let id = match find_cached(root.as_fd(), path.strip_prefix("/").ok()?) {
+            CachedMount::Certain(id) => Some(id),
+            CachedMount::Above(above) => number_by_name(process, path, above),
+        }?;
         self.numbered(process, id, recorder)
     }
+}
+
+/// The mount of a path, as far as the kernel remembers names.
+enum CachedMount {
+    /// The number of that of the path, or of the nearest directory above that exists.
+    Certain(u64),
+    /// That of a directory above, and how many bytes of the path lead there; what is below is not remembered.
+    Above(Option<(u64, usize)>),
+}
+
+/// Opens the root of a process for look-ups; `None` if it has ended.
+fn root_of(process: u32) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, format!("/proc/{process}/root"), flags, Mode::empty()).ok()
+}
+
+/// Looks a path, relative to `root`, up among the names that the kernel remembers, which waits for nothing. What the program has
+/// just used is remembered.
+fn find_cached(root: BorrowedFd<'_>, path: &Path) -> CachedMount {
+    let mut is_certain = true;
+    for above in path.ancestors().take(ABOVE) {
+        let name = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::CACHED | ResolveFlags::IN_ROOT;
+        match openat2(root, name, flags, Mode::empty(), resolve) {
+            Ok(found) => {
+                let id = number_of(&format!("/proc/self/fdinfo/{}", found.as_raw_fd()));
+                return match id {
+                    Some(id) if is_certain => CachedMount::Certain(id),
+                    // With the slash that the path begins with.
+                    id => CachedMount::Above(id.map(|id| (id, 1 + above.as_os_str().len()))),
+                };
+            }
+            // It is remembered that there is no such file.
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            // Not remembered, not allowed, or a kernel before Linux 5.12, which cannot look up in this way.
+            Err(_) => is_certain = false,
+        }
+    }
+    CachedMount::Above(None)
+}
+
+/// Returns the number of the mount of a path by the names of the mounts, unless that of a directory `above` it says as much.
+fn number_by_name(process: u32, path: &Path, above: Option<(u64, usize)>) -> Option<u64> {
+    let mounts = Mounts::of_process(process).unwrap_or_default();
+    let named = mounts.above(path);
+    let is_deeper = |point: &Path| above.is_none_or(|(_, len)| point.as_os_str().len() > len);
+    let named = named.filter(|mount| is_deeper(&mount.point)).map(|mount| mount.id);
+    named.or(above.map(|(id, _)| id))
 }
 
 /// Returns whether a descriptor that is open is a named pipe, which has a program at its other end and no disk below it. A file system
@@ -111,15 +166,16 @@ pub(super) fn is_named_pipe(
         && std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Returns the number of the mount that a path is on.
-fn number_of(path: &Path) -> Option<u64> {
-    let stat = statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID).ok()?;
-    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+/// Returns the number of the mount of an open file, by its file in `fdinfo`.
+fn number_of(fdinfo: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(fdinfo).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 /// Returns the number of the mount of our own root.
 pub(super) fn of_root() -> Option<u64> {
-    number_of(Path::new("/"))
+    let root = root_of(std::process::id())?;
+    number_of(&format!("/proc/self/fdinfo/{}", root.as_raw_fd()))
 }
 
 /// Describes a mount and the device that it is on.
@@ -183,6 +239,71 @@ mod tests {
                 assert_eq!(mounts[usize::try_from(at).unwrap()].source, source.as_bytes());
             }
         }
+    }
+
+    /// Reads a link until the kernel has noted that it was read after it was made; where it notes that at all.
+    fn use_link(link: &Path) {
+        use std::os::unix::fs::MetadataExt;
+        let mounts = Mounts::read().unwrap();
+        let is_noted = || {
+            let stat = std::fs::symlink_metadata(link).unwrap();
+            (stat.atime(), stat.atime_nsec()) > (stat.ctime(), stat.ctime_nsec())
+        };
+        while !is_noted() && !mounts.above(link).unwrap().has("noatime") {
+            std::fs::read_link(link).unwrap();
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_path_has_the_mount_that_it_leads_to() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: mounting needs root");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        let Some(_mount) = mounted(&below, "below") else {
+            return eprintln!("SKIPPED: nothing can be mounted here");
+        };
+        std::fs::create_dir(below.join("folder")).unwrap();
+        std::os::unix::fs::symlink(below.join("folder"), dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), below.join("back")).unwrap();
+        [dir.path().join("link"), below.join("back")].iter().for_each(|link| use_link(link));
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        let mut recorder = TraceRecorder::new(Backend::Peek, Vec::new(), now);
+        let mut table = MountTable::default();
+        let own = std::process::id();
+        for (path, is_below) in [
+            ("below", true),
+            ("below/folder", true),
+            ("below/none/at/all", true),
+            ("link", true),
+            ("link/none", true),
+            ("below/..", false),
+            ("below/back", false),
+            ("below/back/none", false),
+            ("none", false),
+        ] {
+            let path = dir.path().join(path);
+            // As the program does that is traced.
+            let _ = path.metadata();
+            let path = path.as_os_str().as_bytes();
+            let at = table.of_path(own, path, &mut recorder).unwrap();
+            let mounts = &recorder.recording().mounts;
+            let source = &mounts[usize::try_from(at).unwrap()].source;
+            assert_eq!(source == b"below", is_below, "{}", String::from_utf8_lossy(path));
+        }
+        let point = dir.path().join("below");
+        let id = Mounts::of_process(own).unwrap();
+        let id = id.above(&point).unwrap().id;
+        let len = dir.path().as_os_str().len();
+        // Where the kernel remembers less, or cannot be asked, the names of the mounts tell.
+        for above in [None, Some((1, len))] {
+            assert_eq!(number_by_name(own, &point.join("folder/x"), above), Some(id));
+        }
+        let above = Some((7, point.as_os_str().len()));
+        assert_eq!(number_by_name(own, &point.join("folder/x"), above), Some(7));
     }
 
     #[test]
