@@ -34,6 +34,8 @@ pub struct KernelOffsets {
     pub memory_arguments_end: i16,
     /// `linux_binprm`: the path of the program.
     pub program_path: i16,
+    /// `linux_binprm`: the first bytes of the program.
+    pub program_head: i16,
     /// The offsets for resolving the path of a descriptor; `None` if the kernel has other structures than the known ones.
     pub paths: Option<PathFields>,
     /// The offsets for the other end of a socket; `None` if the kernel has other structures than the known ones.
@@ -183,6 +185,7 @@ impl KernelOffsets {
             memory_arguments: field("mm_struct", "arg_start")?,
             memory_arguments_end: field("mm_struct", "arg_end")?,
             program_path: field("linux_binprm", "filename")?,
+            program_head: field("linux_binprm", "buf")?,
             paths: path_fields(&types),
             sockets: socket_fields(&types),
             owner: OwnerFields::find(&types),

@@ -278,7 +278,7 @@ pub mod shared {
     pub const WITHOUT_THREAD: i16 = 24;
     /// Calls that could not be followed for want of memory.
     pub const NOT_FOLLOWED: i16 = 32;
-    /// Calls of 32-bit code, which has other numbers.
+    /// Calls of 32-bit code, which has other numbers, and programs of 32 bits that were executed.
     pub const OTHER_NUMBERS: i16 = 40;
     /// Stacks that were left out for want of room.
     pub const STACKS_LEFT_OUT: i16 = 48;

@@ -64,6 +64,7 @@ impl ProgramPlan {
         p.store(Size::Word, R0, thread::AWAITS, 0).place(unknown);
         self.find_scratch(p, out);
         self.write_head(p, record::EXEC, R8);
+        self.write_count_foreign(p);
         p.load(Size::Long, R1, R6, 8).store(Size::Word, R7, record::NUMBER, R1);
         p.store(Size::Long, R7, record::FIRST_PATH, 0).store(Size::Long, R7, record::NAMES, 0);
         let (no_path, no_command) = (p.label(), p.label());
@@ -94,6 +95,21 @@ impl ProgramPlan {
             self.write_leave_session(p);
         }
         p.place(out).leave();
+    }
+
+    /// Counts a program of 32 bits: its calls have other numbers, so that most of them look like calls that are not watched.
+    fn write_count_foreign(&self, p: &mut Assembler) {
+        /// The first bytes of an ELF file.
+        const ELF: i32 = i32::from_le_bytes(*b"\x7fELF");
+        /// Of 32 bits; x32 has that, too.
+        const CLASS_32: i32 = 1;
+        let is_ours = p.label();
+        p.load(Size::Long, R1, R6, 16).load(Size::Word, R2, R1, self.fields.program_head);
+        p.jump_if(R2, JumpCondition::Differ, ELF, is_ours);
+        p.load(Size::Byte, R2, R1, self.fields.program_head + 4);
+        p.jump_if(R2, JumpCondition::Differ, CLASS_32, is_ours);
+        self.count(p, shared::OTHER_NUMBERS);
+        p.place(is_ours);
     }
 
     /// `sched_process_exit(task)`: reports the call in which the thread ended, and removes a process with its last thread.

@@ -12,7 +12,8 @@ pub(super) fn tell_losses(recording: &mut Recording, faults: &LossCounters, has_
     recording.foreign_calls += faults.other_numbers;
     recording.stacks_left_out += faults.stacks_left_out;
     recording.unseen.extend(of_other_rights(left, has_root_left));
-    recording.notes.extend(of(faults));
+    // With the program that an attached process ran already.
+    recording.notes.extend(of(&LossCounters { other_numbers: recording.foreign_calls, ..*faults }));
 }
 
 /// Returns the notes of a recording with these faults.
@@ -33,7 +34,7 @@ fn of(faults: &LossCounters) -> Vec<String> {
             "calls were counted without their thread, for there were too many threads",
         ),
         (faults.not_counted, "calls were not counted, for want of memory"),
-        (faults.other_numbers, "32-bit calls were not recorded"),
+        (faults.other_numbers, "32-bit calls, or programs that make such, were not recorded"),
         (faults.processes_left_out, "processes were not watched, for there were too many"),
         (
             faults.lost_messages,
@@ -85,7 +86,7 @@ mod tests {
         let recording = recorder.recording();
         assert_eq!((recording.foreign_calls, recording.stacks_left_out), (3, 2));
         let notes = recorder.recording().notes.join("\n");
-        assert!(notes.contains("3 32-bit calls were not recorded."), "{notes}");
+        assert!(notes.contains("3 32-bit calls, or programs that make such, were not recorded."), "{notes}");
     }
 
     #[test]

@@ -168,6 +168,8 @@ impl<'a> Watcher<'a> {
     pub(super) fn know_threads(&mut self) {
         let mut adopted = 0_u64;
         let is_foreign = procfs::is_foreign(self.root);
+        // Those that are executed from now on the kernel's programs count.
+        self.model.recorder.recording().foreign_calls += u64::from(is_foreign);
         for thread in procfs::threads(self.root).unwrap_or_default() {
             let name = procfs::thread_name(self.root, thread);
             self.model.recorder.thread(thread, self.root, 0).name = name;
