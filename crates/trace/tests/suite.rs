@@ -24,6 +24,7 @@ mod trace_bpf;
 mod trace_chains;
 mod trace_display;
 mod trace_files;
+mod trace_foreign;
 mod trace_gdb;
 mod trace_hostile;
 mod trace_marks;

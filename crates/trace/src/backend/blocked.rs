@@ -1,8 +1,10 @@
 //! The system call of a blocked thread, read from `/proc` without stopping the thread.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::procfs;
 use crate::syscall::call_name;
 
 /// The system call in which a thread is blocked.
@@ -16,6 +18,41 @@ pub struct BlockedSyscall {
     pub sp: u64,
     /// The instruction pointer.
     pub ip: u64,
+}
+
+impl BlockedSyscall {
+    /// Returns whether the call may be one of 32-bit code, whose numbers mean other calls: code and stack of that are below 4 GiB.
+    fn may_be_foreign(&self) -> bool {
+        self.sp >> 32 == 0 && self.ip >> 32 == 0
+    }
+}
+
+/// The most programs of which it is remembered whether they are of 32 bits.
+const PROGRAMS: usize = 4096;
+
+/// Which processes run programs of 32 bits, whose calls have other numbers.
+#[derive(Debug, Default)]
+pub(crate) struct ForeignPrograms(HashMap<u32, (Vec<u8>, bool)>);
+
+impl ForeignPrograms {
+    /// Returns whether a call of `process` is not the one that has its number here. The program is looked at once.
+    pub(crate) fn makes(&mut self, process: u32, call: &BlockedSyscall) -> bool {
+        if !call.may_be_foreign() {
+            return false;
+        }
+        let program = procfs::executable(process);
+        if let Some((known, is_foreign)) = self.0.get(&process)
+            && *known == program
+        {
+            return *is_foreign;
+        }
+        let is_foreign = procfs::is_foreign(process);
+        if self.0.len() >= PROGRAMS {
+            self.0.clear();
+        }
+        self.0.insert(process, (program, is_foreign));
+        is_foreign
+    }
 }
 
 /// The call in which a thread was blocked last. After a stop the kernel goes on with it by `restart_syscall`, and shows that.
@@ -170,10 +207,12 @@ fn open(process: u32, thread: u32, name: &str) -> Option<File> {
     path(process, thread, name).ok()
 }
 
-/// Reads the call in which a thread is blocked; `None` if it runs, has ended, or may not be traced.
+/// Reads the call in which a thread is blocked; `None` if it runs, has ended, may not be traced, or runs a program of 32 bits.
 #[must_use]
 pub fn blocked_syscall(process: u32, thread: u32) -> Option<BlockedSyscall> {
-    ThreadFiles::new(process, thread, FileRetention::Closed).syscall().ok().flatten()
+    let call = ThreadFiles::new(process, thread, FileRetention::Closed).syscall().ok().flatten()?;
+    let is_foreign = call.may_be_foreign() && procfs::is_foreign(process);
+    (!is_foreign).then_some(call)
 }
 
 #[cfg(test)]

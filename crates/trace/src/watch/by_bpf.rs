@@ -175,10 +175,6 @@ impl Watch<'_> {
     /// Registers the call in which the main thread already is, so that its end is reported, and resolves its callers in advance.
     fn adopt(&mut self, process: u32) {
         let Some(syscall) = blocked_syscall(process, process) else { return };
-        if procfs::is_foreign(process) {
-            // System call numbers of 32-bit code differ.
-            return;
-        }
         let used =
             procfs::SchedstatFile::open(process, process).and_then(|counters| counters.read());
         let queued_ns = used.map_or(0, |used| used.queued_ns);

@@ -12,6 +12,7 @@ use super::WatchOptions;
 use super::analyzer::{CACHED_STACKS, ResolvedTarget};
 use super::find::ProcessFinder;
 use super::stops::{StopTracker, StoppedTime};
+use crate::backend::blocked::{BlockedSyscall, ForeignPrograms};
 use crate::backend::peek::pacer::SamplingPacer;
 use crate::backend::peek::sampler::{
     BlockDetails, BlockedPeriod, SampledThreads, Sampler, SamplerObserver,
@@ -145,6 +146,7 @@ struct EventSender {
     events: SyncSender<SamplerEvent>,
     recorder: TraceRecorder,
     places: ContextLookup,
+    foreign: ForeignPrograms,
     /// The targets of blocked threads, by thread.
     targets: HashMap<u32, ResolvedTarget>,
     /// The programs of processes.
@@ -160,6 +162,7 @@ impl EventSender {
             events,
             recorder: TraceRecorder::new(Backend::Peek, Vec::new(), clock.now()),
             places: ContextLookup::new(),
+            foreign: ForeignPrograms::default(),
             targets: HashMap::new(),
             programs: HashMap::new(),
             copies: 0,
@@ -199,8 +202,8 @@ impl EventSender {
 }
 
 impl SamplerObserver for EventSender {
-    fn observes_syscall(&self, _number: u32) -> bool {
-        true
+    fn observes_syscall(&mut self, process: u32, syscall: &BlockedSyscall) -> bool {
+        !self.foreign.makes(process, syscall)
     }
 
     /// Copies the stack; the number of the copy is returned in place of the id of a stack.

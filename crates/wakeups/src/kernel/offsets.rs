@@ -16,6 +16,8 @@ pub(super) struct SchedulerOffsets {
     pub(super) began: i16,
     pub(super) state: i16,
     pub(super) flags: i16,
+    /// Whether it is in a call of 32-bit code.
+    pub(super) status: i16,
     pub(super) processor: i16,
     /// Whether it has a processor; none where there is one processor only.
     pub(super) has_processor: Option<i16>,
@@ -63,6 +65,7 @@ impl SchedulerOffsets {
             // Its name up to 5.13 was without the underscores.
             state: find("__state").map_or_else(|| field("state"), Ok)?,
             flags: field("flags")?,
+            status: field("thread_info.status")?,
             processor: field("se.sum_exec_runtime")?,
             has_processor: find("on_cpu"),
             ready: find("sched_info.run_delay"),

@@ -30,6 +30,8 @@ const SOFT_INTERRUPTS: [(i32, i32); 5] = [
     (4, source::DISK),
     (8, source::TIMER),
 ];
+/// `TS_COMPAT`: the thread is in a call of 32-bit code, whose number means another one.
+const FOREIGN_CALL: i32 = 2;
 /// Where `struct pt_regs` of x86-64 has the number of the system call.
 const CALL_REGISTER: i16 = 120;
 
@@ -313,6 +315,8 @@ impl WakeupPlan {
             }
             p.load(Size::Word, R1, R8, self.offsets.flags);
             p.jump_if(R1, JumpCondition::AnyBit, KERNEL_THREAD, in_kernel);
+            p.load(Size::Word, R1, R8, self.offsets.status);
+            p.jump_if(R1, JumpCondition::AnyBit, FOREIGN_CALL, in_kernel);
             p.set(R1, R8).call(Helper::TaskRegisters);
             p.jump_if(R0, JumpCondition::Equal, 0, no_registers);
             p.load(Size::Long, R1, R0, CALL_REGISTER);

@@ -86,7 +86,10 @@ mod tests {
         let recording = recorder.recording();
         assert_eq!((recording.foreign_calls, recording.stacks_left_out), (3, 2));
         let notes = recorder.recording().notes.join("\n");
-        assert!(notes.contains("3 32-bit calls, or programs that make such, were not recorded."), "{notes}");
+        assert!(
+            notes.contains("3 32-bit calls, or programs that make such, were not recorded."),
+            "{notes}"
+        );
     }
 
     #[test]

@@ -167,13 +167,13 @@ impl<'a> Watcher<'a> {
     /// Notes the threads that the program has already, and the calls that they are in.
     pub(super) fn know_threads(&mut self) {
         let mut adopted = 0_u64;
-        let is_foreign = procfs::is_foreign(self.root);
         // Those that are executed from now on the kernel's programs count.
-        self.model.recorder.recording().foreign_calls += u64::from(is_foreign);
+        let foreign = u64::from(procfs::is_foreign(self.root));
+        self.model.recorder.recording().foreign_calls += foreign;
         for thread in procfs::threads(self.root).unwrap_or_default() {
             let name = procfs::thread_name(self.root, thread);
             self.model.recorder.thread(thread, self.root, 0).name = name;
-            adopted += u64::from(!is_foreign && self.adopt(thread));
+            adopted += u64::from(self.adopt(thread));
         }
         if adopted > 0 {
             let note = procfs::note_of_adopted(adopted);

@@ -20,7 +20,7 @@ use sys::spawn;
 use self::pacer::SamplingPacer;
 use self::sampler::{BlockDetails, BlockedPeriod, SampledThreads, Sampler, SamplerObserver};
 pub use super::blocked::{self, BlockedSyscall, blocked_syscall};
-use super::blocked::{FileRetention, ThreadFiles};
+use super::blocked::{FileRetention, ForeignPrograms, ThreadFiles};
 use super::timing::TimeAccountant;
 use super::{
     BackendChoice, RecordingLimit, RecordingOutcome, RemainingProcesses, Stacks, TraceError,
@@ -128,12 +128,14 @@ fn record(
     let process = recorder.process(root);
     process.executable = procfs::executable(root);
     process.command = procfs::command_line(root);
+    recorder.recording().foreign_calls += u64::from(procfs::is_foreign(root));
     let mut observer = RecordingObserver {
         calls: &options.calls,
         stacks: options.stacks,
         recorder,
         unwinder: Unwinder::new(),
         places: ContextLookup::new(),
+        foreign: ForeignPrograms::default(),
         now_ns: 0,
     };
     let mut sampler = Sampler::new(root, SampledThreads::All, threshold);
@@ -177,6 +179,13 @@ fn record(
             "Not recorded: {refused} of the processes that it started, which run as another user; root can trace them."
         ));
     }
+    let foreign = recorder.recording().foreign_calls;
+    if foreign > 0 {
+        recorder
+            .recording()
+            .notes
+            .push(format!("{foreign} programs made 32-bit calls, which are not recorded."));
+    }
     let between = pacer.mean();
     recorder.recording().notes.extend([
         format!(
@@ -200,6 +209,7 @@ struct RecordingObserver<'a> {
     recorder: TraceRecorder,
     unwinder: Unwinder,
     places: ContextLookup,
+    foreign: ForeignPrograms,
     now_ns: u64,
 }
 
@@ -223,8 +233,8 @@ impl RecordingObserver<'_> {
 }
 
 impl SamplerObserver for RecordingObserver<'_> {
-    fn observes_syscall(&self, number: u32) -> bool {
-        self.calls.contains(number)
+    fn observes_syscall(&mut self, process: u32, syscall: &BlockedSyscall) -> bool {
+        self.calls.contains(syscall.number) && !self.foreign.makes(process, syscall)
     }
 
     fn on_threshold(&mut self, period: &BlockedPeriod) -> BlockDetails {
@@ -255,7 +265,9 @@ impl SamplerObserver for RecordingObserver<'_> {
         let known = self.recorder.process(process);
         if is_new {
             known.start_ns = at_ns;
+            self.recorder.recording().foreign_calls += u64::from(procfs::is_foreign(process));
         }
+        let known = self.recorder.process(process);
         if thread == process {
             known.executable = procfs::executable(process);
             known.command = procfs::command_line(process);
@@ -271,6 +283,7 @@ impl SamplerObserver for RecordingObserver<'_> {
             let known = self.recorder.process(process);
             known.executable = executable;
             known.command = procfs::command_line(process);
+            self.recorder.recording().foreign_calls += u64::from(procfs::is_foreign(process));
         }
     }
 

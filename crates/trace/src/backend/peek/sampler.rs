@@ -89,8 +89,8 @@ impl BlockedPeriod {
 
 /// Receives the events of a [`Sampler`].
 pub(crate) trait SamplerObserver {
-    /// Returns whether blocks in this call are to be reported.
-    fn observes_syscall(&self, number: u32) -> bool;
+    /// Returns whether blocks of `process` in this call are to be reported.
+    fn observes_syscall(&mut self, process: u32, syscall: &BlockedSyscall) -> bool;
     /// A thread has been blocked for the threshold and still is: its stack can be copied now.
     fn on_threshold(&mut self, period: &BlockedPeriod) -> BlockDetails;
     /// A thread is no longer blocked, after it had been for the threshold.
@@ -280,7 +280,7 @@ impl Sampler {
             Ok(None) if thread.period.is_some_and(|period| may_continue(&period, now())) => return,
             Ok(syscall) => syscall
                 .map(|syscall| thread.restarted.named(syscall))
-                .filter(|syscall| observer.observes_syscall(syscall.number)),
+                .filter(|syscall| observer.observes_syscall(thread.process, syscall)),
             Err(error) => {
                 let process = thread.process;
                 // Once an exiting process has released its memory, it belongs to root; it is not a refusal.
@@ -433,7 +433,7 @@ mod tests {
     struct Nobody;
 
     impl SamplerObserver for Nobody {
-        fn observes_syscall(&self, _: u32) -> bool {
+        fn observes_syscall(&mut self, _: u32, _: &BlockedSyscall) -> bool {
             false
         }
         fn on_threshold(&mut self, _: &BlockedPeriod) -> BlockDetails {

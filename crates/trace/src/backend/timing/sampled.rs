@@ -6,7 +6,8 @@ use std::time::Duration;
 use sys::perf::{ThreadSample, ThreadSampler};
 
 use crate::backend::blocked::{
-    BlockedSyscall, FileRetention, RestartedSyscall, SchedulerCounters, ThreadActivity, ThreadFiles,
+    BlockedSyscall, FileRetention, ForeignPrograms, RestartedSyscall, SchedulerCounters,
+    ThreadActivity, ThreadFiles,
 };
 use crate::backend::procfs::{self, StoppedBy};
 use crate::backend::{Stacks, TraceOptions, TraceTarget};
@@ -42,6 +43,7 @@ pub(super) struct SamplingTools {
     recorder: TraceRecorder,
     unwinder: Unwinder,
     places: ContextLookup,
+    foreign: ForeignPrograms,
     /// The calls that the backend records.
     recorded: Set,
     /// Whether waits in other calls are recorded, too: not if the user chose a few calls.
@@ -73,6 +75,7 @@ impl SamplingTools {
             recorder,
             unwinder: Unwinder::new(),
             places: ContextLookup::new(),
+            foreign: ForeignPrograms::default(),
             recorded: options.calls.clone(),
             wants_waits,
             stacks: options.stacks,
@@ -101,6 +104,15 @@ impl SamplingTools {
             self.places.forget(process);
             *program = runs;
         }
+    }
+
+    /// Returns whether a call of `process` is one of 32-bit code: which it is, is not known.
+    fn is_foreign(&mut self, process: u32, call: &BlockedSyscall) -> bool {
+        let is_foreign = self.foreign.makes(process, call);
+        if is_foreign {
+            self.unseen.insert("what programs of 32 bits wait for".to_owned());
+        }
+        is_foreign
     }
 
     /// Returns what was recorded; `left_out` processes were not sampled.
@@ -384,6 +396,7 @@ impl SampledThread {
             }
             _ => None,
         };
+        let syscall = syscall.filter(|syscall| !tools.is_foreign(self.process, syscall));
         let goes_on = self
             .wait
             .is_some_and(|wait| syscall == Some(wait.syscall) && wait.turns == counters.turns);
