@@ -18,6 +18,8 @@ pub struct KernelOffsets {
     pub task_times: ProcessorTimeFields,
     /// `task_struct`: how often it waited for a page.
     pub task_faults: Option<i16>,
+    /// `task_struct`: whether its call is one of 32-bit code, among other bits.
+    pub task_status: i16,
     /// `task_struct`: the status that it ends with.
     pub task_exit_code: i16,
     /// `task_struct`: its name, of 16 bytes.
@@ -177,6 +179,7 @@ impl KernelOffsets {
             task_process: field("task_struct", "tgid")?,
             task_times: ProcessorTimeFields::read(&types)?,
             task_faults: types.offset("task_struct", "maj_flt"),
+            task_status: field("task_struct", "thread_info.status")?,
             task_exit_code: field("task_struct", "exit_code")?,
             task_name: field("task_struct", "comm")?,
             task_signal: field("task_struct", "signal")?,

@@ -1,7 +1,7 @@
 //! Entry and exit of calls.
 
 use super::account::{LARGEST_ERROR, Source};
-use super::{CODE_SEGMENT_32, ProgramPlan, WatchedThreads, frame, registers};
+use super::{FOREIGN_CALL, ProgramPlan, WatchedThreads, frame, registers};
 use crate::layout::{CALLS, filter, shared, table, thread};
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
@@ -47,8 +47,9 @@ impl ProgramPlan {
         }
         // The numbers of 32-bit code mean other calls.
         let is_ours = p.label();
-        p.load(Size::Long, R1, R6, 0).load(Size::Long, R1, R1, registers::CODE_SEGMENT);
-        p.jump_if(R1, JumpCondition::Differ, CODE_SEGMENT_32, is_ours);
+        p.load(Size::Word, R1, R8, self.fields.task_status);
+        p.calculate(Operation::And, R1, FOREIGN_CALL);
+        p.jump_if(R1, JumpCondition::Equal, 0, is_ours);
         self.count(p, shared::OTHER_NUMBERS);
         p.jump(out).place(is_ours);
 
@@ -166,8 +167,8 @@ impl ProgramPlan {
             p.load(Size::Word, R1, R9, thread::THREAD).load(Size::Word, R2, R9, thread::PROCESS);
             p.jump_if(R1, JumpCondition::Differ, R2, out);
         }
-        p.load(Size::Long, R1, R6, 0).load(Size::Long, R1, R1, registers::CODE_SEGMENT);
-        p.jump_if(R1, JumpCondition::Equal, CODE_SEGMENT_32, out);
+        p.load(Size::Word, R1, R8, self.fields.task_status);
+        p.jump_if(R1, JumpCondition::AnyBit, FOREIGN_CALL, out);
         self.unless_failed(p, out);
         p.store(Size::Word, R9, thread::NUMBER, R7).store(Size::Word, R9, thread::WAKER, 0);
         self.fields.task_times.write_read(p, R8);

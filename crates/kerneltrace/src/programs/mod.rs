@@ -151,13 +151,13 @@ mod frame {
     pub(super) const SHORT: i16 = -96;
 }
 
-/// The place of a path's descriptor among 64 KiB of address space is never a 32-bit code segment.
-const CODE_SEGMENT_32: i32 = 0x23;
+/// `TS_COMPAT` in the status of a thread: its call is one of 32-bit code. Programs of 64 bits can make such calls, too, by
+/// `int 0x80`.
+const FOREIGN_CALL: i32 = 2;
 
 /// Offsets in `struct pt_regs` of x86-64, which is part of the kernel's interface.
 mod registers {
     pub(super) const ORIGINAL_AX: i16 = 120;
-    pub(super) const CODE_SEGMENT: i16 = 136;
     pub(super) const STACK_POINTER: i16 = 152;
     /// The six arguments of a call.
     pub(super) const ARGUMENTS: [i16; 6] = [112, 104, 96, 56, 72, 64];
