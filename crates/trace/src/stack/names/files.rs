@@ -17,7 +17,7 @@ use super::SymbolSources;
 use super::lines::{Elf, Lines, SECTION};
 use super::symbols::Symbols;
 use crate::recording::Module;
-use crate::stack::image::Image;
+use crate::stack::image::{Image, has_fair_tables};
 use crate::stack::space::open;
 
 /// The largest that a packed symbol table may become.
@@ -179,13 +179,14 @@ fn parse<R: Read + Seek>(cache: &ReadCache<R>) -> Option<Elf<'_, R>> {
     let endian = header.endian().ok()?;
     let is_fair = |section: &elf::SectionHeader64<LittleEndian>| {
         let most = match section.sh_type(endian) {
-            elf::SHT_SYMTAB | elf::SHT_DYNSYM => SYMBOLS,
+            elf::SHT_SYMTAB | elf::SHT_DYNSYM | elf::SHT_SYMTAB_SHNDX => SYMBOLS,
             _ => SECTION,
         };
         section.file_range(endian).is_none_or(|(_, len)| len <= most)
     };
-    let sections = header.section_headers(endian, cache).ok()?;
-    if !sections.iter().all(is_fair) {
+    if !has_fair_tables(header, endian, cache)
+        || !header.section_headers(endian, cache).ok()?.iter().all(is_fair)
+    {
         return None;
     }
     ElfFile64::parse(cache).ok()
@@ -296,6 +297,17 @@ mod tests {
         std::io::Write::write_all(&mut file, &bytes).unwrap();
         file.set_len(8 << 30).unwrap();
         file
+    }
+
+    #[test]
+    fn nothing_that_is_said_to_be_huge_is_read() {
+        for (name, file) in crate::stack::image::hostile::files() {
+            let largest = std::rc::Rc::clone(&file.largest);
+            let cache = ReadCache::new(file);
+            let is_parsed = parse(&cache).is_some();
+            assert!(largest.get() <= SYMBOLS, "{name}: {} bytes at once", largest.get());
+            assert!(!is_parsed, "{name}");
+        }
     }
 
     #[test]
