@@ -1,12 +1,18 @@
 //! A tracer asks no file system that may not answer, or that waits for the tracer itself.
-#![expect(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "what cannot be set up fails the test"
+)]
 
 use crate::fuse::{HangingMount, LOOKUP, Server};
 use crate::waiting;
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -98,6 +104,75 @@ fn the_mount_of_a_path_is_known_although_its_server_does_not_answer() {
             assert_eq!(found, (point.clone(), "fuse".to_owned()), "{}", path.display());
         }
     }
+}
+
+/// A program that hangs in a page fault of one thread and in giving that memory back in the other, with the lock of its memory held.
+struct StuckProcess {
+    /// It is cut off first, which frees the process.
+    mount: Option<HangingMount>,
+    process: Child,
+    _dir: tempfile::TempDir,
+}
+
+impl StuckProcess {
+    /// Starts it; `None` where it cannot be made to hang.
+    fn start() -> Option<StuckProcess> {
+        let mount = HangingMount::make(Server::DiesWhenTold)?;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("stuck");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../unjank/tests/fixture/stuck.c");
+        let mut cc = Command::new("cc");
+        assert!(cc.args(["-pthread", "-o"]).args([&program, &source]).status().unwrap().success());
+        let mut command = Command::new(&program);
+        command.arg(mount.file()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let process = command.spawn().unwrap();
+        let mut stuck = StuckProcess { mount: Some(mount), process, _dir: dir };
+        let mut lines = BufReader::new(stuck.process.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "mapped");
+        stuck.mount.as_ref().unwrap().die();
+        stuck.process.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "hangs");
+        let stat = format!("/proc/{}/stat", stuck.process.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") D ") {
+            waiting::pause();
+        }
+        Some(stuck)
+    }
+}
+
+impl Drop for StuckProcess {
+    fn drop(&mut self) {
+        drop(self.mount.take());
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_process_that_hangs_with_the_lock_of_its_memory_held_is_named_without_its_words() {
+    let Some(stuck) = StuckProcess::start() else { return };
+    let id = stuck.process.id();
+    let read = beside(move || wakeups::ProgramFacts::read(id));
+    let facts = read.recv_timeout(LONG).expect("its command line was waited for");
+    assert!(facts.executable.ends_with(b"/stuck"), "{facts:?}");
+    assert!(facts.command.is_empty() && facts.user.is_some(), "{facts:?}");
+}
+
+#[test]
+fn a_recording_of_a_process_that_hangs_with_the_lock_of_its_memory_held_ends() {
+    if !backend::bpf::is_allowed() {
+        return crate::skip("no programs can be loaded into this kernel");
+    }
+    let Some(stuck) = StuckProcess::start() else { return };
+    let id = stuck.process.id();
+    let mut options = TraceOptions::new(TraceTarget::Attach(id), Set::all());
+    options.threshold = Duration::ZERO;
+    options.backend = Some(Backend::Bpf);
+    let recorded = beside(move || backend::run(&options, &Arc::new(AtomicBool::new(true))));
+    let outcome = recorded.recv_timeout(LONG).expect("its memory was waited for").unwrap();
+    let calls = outcome.recording.slow.iter();
+    let waits = calls.filter(|call| call.number == call_number("munmap").unwrap());
+    assert_eq!(waits.count(), 1, "{:?}", outcome.recording.slow);
 }
 
 #[test]

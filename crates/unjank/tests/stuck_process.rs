@@ -13,56 +13,7 @@ use fixture::{Bus, has, in_time};
 
 /// A program that hangs in a page fault of one thread, and in giving that memory back in the other: the second waits for the
 /// first and holds the lock of the memory, for which the readers of its command line wait.
-const PROGRAM: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-static volatile char *memory;
-static volatile int thread;
-
-static void *touch(void *nothing) {
-    thread = syscall(SYS_gettid);
-    memory[0] = 2; // Waits until what was there is written.
-    return nothing;
-}
-
-static int waits(int thread) {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    int file = open(path, O_RDONLY);
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    text[length > 0 ? length : 0] = 0;
-    char *state = strrchr(text, ')');
-    return state && state[2] == 'D';
-}
-
-int main(int count, char **arguments) {
-    int file = open(arguments[1], O_RDWR);
-    memory = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED)
-        return 1;
-    memory[0] = 1;
-    puts("mapped");
-    fflush(stdout);
-    getchar();
-    sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
-    pthread_t other;
-    pthread_create(&other, 0, touch, 0);
-    while (!thread || !waits(thread))
-        usleep(1000);
-    puts("hangs");
-    fflush(stdout);
-    munmap((void *)memory, 4096);
-    return 0;
-}
-"#;
+const PROGRAM: &str = include_str!("fixture/stuck.c");
 
 /// The process, and the file system that it hangs on, which is cut off first when this is dropped: that frees the process.
 struct Stuck {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::chain::ChainHop;
 use super::event::NAME_BYTES;
 use sys::bpf::KernelNames;
+use sys::process_file;
 
 /// The longest command line that is read, in bytes.
 const LONGEST: u64 = 4096;
@@ -69,7 +70,8 @@ impl ProgramFacts {
             bytes
         };
         let executable = std::fs::read_link(format!("/proc/{process}/exe"));
-        let command = file("cmdline");
+        // It waits for the lock of the memory, and with it for a process that hangs in the kernel; the others wait for nobody.
+        let command = process_file::read(process, "cmdline", LONGEST).unwrap_or_default();
         let command = command.strip_suffix(&[0]).unwrap_or(&command);
         let words = command.split(|byte| *byte == 0).map(<[u8]>::to_vec);
         let cgroups = file("cgroup");

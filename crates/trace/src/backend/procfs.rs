@@ -65,6 +65,11 @@ pub(super) fn command_line(process: u32) -> Vec<Vec<u8>> {
     text.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
 }
 
+/// Returns whether a process hangs in the kernel with the lock of its memory held: whoever reads its memory hangs with it.
+pub(crate) fn hangs(process: u32) -> bool {
+    process_file::read(process, "cmdline", 1).is_err_and(|error| process_file::is_stuck(&error))
+}
+
 /// Returns the name of a thread; empty if it has ended.
 pub(super) fn thread_name(process: u32, tid: u32) -> Vec<u8> {
     let mut name = fs::read(format!("/proc/{process}/task/{tid}/comm")).unwrap_or_default();

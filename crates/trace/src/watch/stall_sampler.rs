@@ -210,6 +210,10 @@ impl SamplerObserver for EventSender {
     fn on_threshold(&mut self, period: &BlockedPeriod) -> BlockDetails {
         let BlockedPeriod { process, thread, syscall, .. } = *period;
         let (number, arguments) = (syscall.number, syscall.arguments);
+        if procfs::hangs(process) {
+            self.targets.remove(&thread);
+            return BlockDetails::default();
+        }
         self.copies = self.copies.wrapping_add(1);
         // In an `execve`, the stack may already be that of the new program.
         if !runs_program(number) {

@@ -632,12 +632,13 @@ impl ProcessModel {
         let wants =
             self.stacks != Stacks::None && self.recorder.is_slow(wall_ns) && !runs_program(number);
         let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
-        let stack = seen.filter(|_| wants).map(|seen| {
+        let readable = seen.filter(|_| !procfs::hangs(process));
+        let stack = readable.filter(|_| wants).map(|seen| {
             unwinder.capture(process, &KnownRegisters::new(seen.ip, seen.sp), recorder)
         });
         let arguments = seen.map_or([0; 6], |seen| seen.arguments);
         let made = SyscallContext { process, thread, number, arguments, returned: None };
-        let target = seen.and_then(|_| self.places.target(&made, &mut self.recorder));
+        let target = readable.and_then(|_| self.places.target(&made, &mut self.recorder));
         self.recorder.keep(TracedCall {
             process,
             thread,

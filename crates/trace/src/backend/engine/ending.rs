@@ -73,7 +73,9 @@ impl Engine<'_> {
         running.sort_unstable_by_key(|(tid, ..)| *tid);
         for (tid, process, entered) in running {
             let wall_ns = now.saturating_sub(entered.start_ns);
-            let wants = self.options.stacks != Stacks::None && self.recorder.is_slow(wall_ns);
+            let hangs = procfs::hangs(process);
+            let wants =
+                self.options.stacks != Stacks::None && self.recorder.is_slow(wall_ns) && !hangs;
             let (unwinder, recorder) = (&mut self.unwinder, &mut self.recorder);
             let stack = if self.executes.contains(&Some(entered.number)) {
                 // The new program may be there already.
@@ -83,7 +85,7 @@ impl Engine<'_> {
                     caller::of_blocked(unwinder, recorder, process, entered.ip, entered.sp)
                 })
             };
-            let target = self.target(tid, process, &entered, None);
+            let target = (!hangs).then(|| self.target(tid, process, &entered, None)).flatten();
             self.recorder.call(TracedCall {
                 process,
                 thread: tid,

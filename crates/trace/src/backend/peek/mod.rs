@@ -240,6 +240,9 @@ impl SamplerObserver for RecordingObserver<'_> {
     fn on_threshold(&mut self, period: &BlockedPeriod) -> BlockDetails {
         let RecordingObserver { unwinder, recorder, places, stacks, .. } = self;
         let BlockedPeriod { process, thread, syscall, .. } = *period;
+        if procfs::hangs(process) {
+            return BlockDetails::default();
+        }
         let registers = KnownRegisters::new(syscall.ip, syscall.sp);
         // In an `execve`, the stack may already be that of the new program.
         let captures_stack = *stacks != Stacks::None && !runs_program(syscall.number);

@@ -423,6 +423,10 @@ impl SampledThread {
         if wait.details.is_some() || now.saturating_sub(wait.start_ns) < WAIT_NS {
             return;
         }
+        if procfs::hangs(self.process) {
+            wait.details = Some((None, None));
+            return;
+        }
         let BlockedSyscall { number, arguments, sp, ip } = wait.syscall;
         let wants = tools.stacks != Stacks::None && !runs_program(number);
         tools.know_program(self.process, &mut self.program);
