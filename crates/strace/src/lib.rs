@@ -130,7 +130,7 @@ impl Reader {
                 && frames.len() < FRAMES
             {
                 let path = frame.module.to_vec();
-                let module = Module { path, build_id: None, reached_by: None };
+                let module = Module { path, build_id: None, file: None, reached_by: None };
                 let module = Some(self.recorder.module(module));
                 let address = CodeAddress { module, address: frame.address };
                 self.names.learn(address, frame);

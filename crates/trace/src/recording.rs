@@ -180,6 +180,34 @@ pub struct RecordedMount {
     pub scheduler: Option<String>,
 }
 
+/// Which file it is, and that it is still the same.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FileIdentity {
+    /// Its device.
+    pub device: u64,
+    /// Its inode number.
+    pub inode: u64,
+    /// How many bytes it has.
+    pub size: i64,
+    /// When its contents were changed last, in seconds and nanoseconds.
+    pub modified: (i64, u64),
+    /// When anything of it was changed last.
+    pub changed: (i64, u64),
+}
+
+impl FileIdentity {
+    /// Takes it from what `stat(2)` says.
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> FileIdentity {
+        FileIdentity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
 /// A file that was mapped with code in it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Module {
@@ -187,6 +215,8 @@ pub struct Module {
     pub path: Vec<u8>,
     /// Its GNU build id, where it has one.
     pub build_id: Option<Vec<u8>>,
+    /// Which file it was, where it has no build id to be known by; none where that was not seen.
+    pub file: Option<FileIdentity>,
     /// A path by which the tracer can read it, if that differs: `/proc/PID/root/…` of a container, `/proc/PID/map_files/…` of a deleted file.
     pub reached_by: Option<Vec<u8>>,
 }

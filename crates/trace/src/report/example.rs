@@ -74,6 +74,7 @@ pub(crate) fn recording() -> Recording {
     let module = recorder.module(Module {
         path: b"/usr/bin/kde-open5".to_vec(),
         build_id: Some(vec![0xab, 0x01]),
+        file: None,
         reached_by: None,
     });
     let stack = |recorder: &mut TraceRecorder, addresses: &[u64]| {

@@ -233,7 +233,8 @@ fn samples_of_short_calls_stand_for_their_time_as_what_they_are() {
     recorder.thread(10, 10, 0);
     let path = b"/home/ana/cold".to_vec();
     let file = recorder.target(Target::File { path, mount: None });
-    let module = Module { path: b"/bin/short".to_vec(), build_id: None, reached_by: None };
+    let module =
+        Module { path: b"/bin/short".to_vec(), build_id: None, file: None, reached_by: None };
     let module = Some(recorder.module(module));
     let mut stack = |addresses: &[u64]| {
         let frame = |address: &u64| CodeAddress { module, address: *address };

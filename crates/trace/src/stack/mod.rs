@@ -33,7 +33,7 @@ use self::rule::{MemoryReader, Rule, UnwindStop};
 use self::space::{AddressSpace, ImageId, Images};
 use super::call::StackId;
 use super::recorder::TraceRecorder;
-use super::recording::{CodeAddress, Module, Stack, StackEnd};
+use super::recording::{CodeAddress, FileIdentity, Module, Stack, StackEnd};
 
 /// The most frames of one stack; deeper ones are cut at the outer end.
 pub const FRAMES: usize = 512;
@@ -199,9 +199,11 @@ impl Unwinder {
 /// Describes the ELF file at `path` as a module of a recording; none for what is no x86-64 ELF file.
 #[must_use]
 pub fn module(path: &Path) -> Option<Module> {
-    let image = Image::of_file(space::open(path)?.0).ok()?;
+    let (file, stat) = space::open(path)?;
+    let Image { build_id, .. } = Image::of_file(file).ok()?;
     let path = path.as_os_str().as_bytes().to_vec();
-    Some(Module { path, build_id: image.build_id, reached_by: None })
+    let file = build_id.is_none().then(|| FileIdentity::of(&stat));
+    Some(Module { path, build_id, file, reached_by: None })
 }
 
 /// Follows a stack within one ELF file, by the file's own numbering, and returns the addresses that it goes through.

@@ -13,7 +13,7 @@ use sys::mounts::Mounts;
 use super::image::Image;
 use super::maps::{self, Mapping};
 use crate::recorder::TraceRecorder;
-use crate::recording::Module;
+use crate::recording::{FileIdentity, Module};
 
 /// The largest file that is put together from memory when it cannot be opened any more.
 const MEMORY: u64 = 64 << 20;
@@ -27,33 +27,11 @@ pub(super) const COMPILED: &str = "/tmp";
 /// An index into [`Images`].
 pub(super) type ImageId = usize;
 
-/// Which file it is, and that it is still the same.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct FileKey {
-    device: u64,
-    inode: u64,
-    size: i64,
-    modified: (i64, u64),
-    changed: (i64, u64),
-}
-
-impl FileKey {
-    fn of(stat: &Stat) -> FileKey {
-        FileKey {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
-}
-
 /// ELF files that have been read, each once.
 #[derive(Debug)]
 pub(super) struct Images {
     all: Vec<Image>,
-    files: HashMap<FileKey, Option<ImageId>>,
+    files: HashMap<FileIdentity, Option<ImageId>>,
     worker: FileWorker,
 }
 
@@ -82,7 +60,7 @@ impl Images {
         file: File,
         stat: &Stat,
     ) -> Option<Option<ImageId>> {
-        let key = FileKey::of(stat);
+        let key = FileIdentity::of(stat);
         if let Some(known) = self.files.get(&key) {
             return Some(*known);
         }
@@ -96,8 +74,7 @@ impl Images {
         Some(image)
     }
 
-    /// Finds and reads what is behind a mapping of a process, and a path by which it was reached, if that is another one; nothing, if the
-    /// device does not answer in time.
+    /// Finds and reads what is behind a mapping of a process; nothing, if the device does not answer in time.
     fn of_mapping(&mut self, process: u32, mapping: &Mapping) -> Option<FoundImage> {
         let (device, wanted) = (mapping.device, mapping.clone());
         let found =
@@ -106,12 +83,14 @@ impl Images {
                 None => self.worker.run(|| device, move || find_mapped_file(process, &wanted))?,
             };
         if let Some(MappingLookup { file, stat, reached_by }) = found {
-            return Some((self.of_file(device, file, &stat)?, reached_by));
+            let image = self.of_file(device, file, &stat)?;
+            return Some(FoundImage { image, reached_by, file: Some(FileIdentity::of(&stat)) });
         }
         let wanted = mapping.clone();
         let put_together = move || Image::of_bytes(from_memory(process, &wanted)?).ok();
         let image = self.worker.run(|| device, put_together)?;
-        Some((image.and_then(|image| self.add(image)), None))
+        let image = image.and_then(|image| self.add(image));
+        Some(FoundImage { image, ..FoundImage::default() })
     }
 }
 
@@ -215,21 +194,31 @@ fn resolve(
     }
     let found = images.of_mapping(process, mapping);
     let is_read = found.is_some();
-    let (image, reached_by) = found.unwrap_or_default();
+    let FoundImage { image, reached_by, file } = found.unwrap_or_default();
     let known = image.and_then(|image| images.get(image));
     // Without headers the file's own numbering is not known; its offsets stand in.
     let first = known.and_then(|image| image.address_of(mapping.offset)).unwrap_or(mapping.offset);
+    let build_id = known.and_then(|image| image.build_id.clone());
     let module = Module {
         path: mapping.path.clone(),
-        build_id: known.and_then(|image| image.build_id.clone()),
+        // A build id says more, and is that of each copy.
+        file: file.filter(|_| build_id.is_none()),
+        build_id,
         reached_by: reached_by.map(|path| path.as_os_str().as_bytes().to_vec()),
     };
     let bias = mapping.start.wrapping_sub(first);
     (CodeLocation { module: Some(recorder.module(module)), image, bias }, is_read)
 }
 
-/// An image, and a path by which it was reached, if that is another one than its own.
-type FoundImage = (Option<ImageId>, Option<PathBuf>);
+/// What was found behind a mapping.
+#[derive(Default)]
+struct FoundImage {
+    image: Option<ImageId>,
+    /// A path by which it was reached, if that is another one than its own.
+    reached_by: Option<PathBuf>,
+    /// Which file it is; none of what was put together from memory.
+    file: Option<FileIdentity>,
+}
 
 struct MappingLookup {
     file: File,

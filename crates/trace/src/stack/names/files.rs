@@ -16,7 +16,7 @@ use sys::mounts::Mounts;
 use super::SymbolSources;
 use super::lines::{Elf, Lines, SECTION};
 use super::symbols::Symbols;
-use crate::recording::Module;
+use crate::recording::{FileIdentity, Module};
 use crate::stack::image::{Image, has_fair_tables};
 use crate::stack::space::open;
 
@@ -192,13 +192,17 @@ fn parse<R: Read + Seek>(cache: &ReadCache<R>) -> Option<Elf<'_, R>> {
     ElfFile64::parse(cache).ok()
 }
 
-/// Finds the file that was mapped; another one that has its path now is not it.
+/// Finds the file that was mapped; another one that has its path now, or has it elsewhere, is not it.
 fn find(module: &Module) -> Option<(PathBuf, Image)> {
     let paths = [module.reached_by.as_deref(), Some(&*module.path)];
     paths.into_iter().flatten().filter(|path| path.starts_with(b"/")).find_map(|path| {
         let path = PathBuf::from(OsStr::from_bytes(path));
-        let image = Image::of_file(open(&path)?.0).ok()?;
-        (image.build_id == module.build_id).then_some((path, image))
+        let (file, stat) = open(&path)?;
+        let is_same = module.file == Some(FileIdentity::of(&stat));
+        let image = Image::of_file(file).ok()?;
+        // Files without a build id are all alike.
+        let is_it = image.build_id == module.build_id && (module.build_id.is_some() || is_same);
+        is_it.then_some((path, image))
     })
 }
 
@@ -297,6 +301,41 @@ mod tests {
         std::io::Write::write_all(&mut file, &bytes).unwrap();
         file.set_len(8 << 30).unwrap();
         file
+    }
+
+    #[test]
+    fn a_file_without_a_build_id_is_found_as_long_as_it_is_the_one_that_was_mapped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        while let Some(at) = bytes.windows(8).position(|bytes| bytes == b"\x03\0\0\0GNU\0") {
+            bytes[at + 4] = b'X';
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let mapped = || Module {
+            path: path.as_os_str().as_bytes().to_vec(),
+            build_id: None,
+            file: Some(FileIdentity::of(&open(&path).unwrap().1)),
+            reached_by: None,
+        };
+        let module = mapped();
+        assert!(find(&module).is_some());
+        let unseen = Module { file: None, ..module.clone() };
+        assert!(find(&unseen).is_none(), "what was mapped may be another one");
+        // In a container that is gone: what has its path here is another file.
+        let in_container = Module {
+            reached_by: Some(b"/proc/4294967295/root/program".to_vec()),
+            file: module.file.map(|file| FileIdentity { inode: file.inode + 1, ..file }),
+            ..module.clone()
+        };
+        assert!(find(&in_container).is_none());
+        // Built again in place, and by another file.
+        std::fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
+        assert!(find(&module).is_none() && find(&mapped()).is_some());
+        let module = mapped();
+        std::fs::write(dir.path().join("new"), [&bytes[..], b"more"].concat()).unwrap();
+        std::fs::rename(dir.path().join("new"), &path).unwrap();
+        assert!(find(&module).is_none() && find(&mapped()).is_some());
     }
 
     #[test]
