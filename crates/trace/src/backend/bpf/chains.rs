@@ -137,6 +137,8 @@ pub(super) struct ChainRecorder {
     programs: KnownPrograms,
     /// Waits of main threads, by the kernel's functions that they were in.
     waits: HashMap<Vec<u64>, Vec<AnyWait>>,
+    /// How many waits there was no room for that would have been told.
+    left_out: u64,
     /// Waits in calls that are not recorded, to be followed when all that was recorded is taken.
     unfollowed: Vec<MainWait>,
     note: Option<String>,
@@ -156,6 +158,7 @@ impl ChainRecorder {
             chains: [const { Vec::new() }; 3],
             programs: KnownPrograms::default(),
             waits: HashMap::new(),
+            left_out: 0,
             unfollowed: Vec::new(),
             note,
         }
@@ -178,7 +181,8 @@ impl ChainRecorder {
         };
         let taken = tracer.take_each(AT_ONCE, |wait| {
             if wait.who.thread == wait.process && is_recorded(wait.process) {
-                keep_wait(&mut self.waits, &wait);
+                let is_left_out = !keep_wait(&mut self.waits, &wait) && is_told(&wait, recorded);
+                self.left_out += u64::from(is_left_out);
             }
             self.unfollowed.extend(MainWait::of_unrecorded(&wait, recorded, began_ns));
             self.history.add(wait);
@@ -201,8 +205,7 @@ impl ChainRecorder {
             if chain.hops.len() < 2 {
                 continue;
             }
-            let is_event_wait = call_name(wait.number).is_some_and(|n| EVENT_WAITS.contains(&n));
-            let chains = match (is_call, is_event_wait) {
+            let chains = match (is_call, is_event_wait(wait.number)) {
                 (true, true) => &mut self.chains[0],
                 (true, false) => &mut self.chains[1],
                 (false, _) => &mut self.chains[2],
@@ -248,6 +251,13 @@ impl ChainRecorder {
     ) {
         let recording = recorder.recording();
         recording.notes.extend(self.note.take());
+        recording.lost += self.left_out;
+        if self.left_out > 0 {
+            recording.notes.push(format!(
+                "{} waits of main threads in calls that are not recorded were not kept, for there were too many.",
+                self.left_out
+            ));
+        }
         let mut chains: Vec<RecordedChain> =
             self.chains.iter_mut().flat_map(std::mem::take).collect();
         let hops = || chains.iter().flat_map(|chain| &chain.chain.hops);
@@ -291,8 +301,6 @@ impl ChainRecorder {
             for wait in waits {
                 let [from_ns, to_ns] =
                     [wait.from_ns, wait.to_ns].map(|at| at.saturating_sub(began_ns));
-                let is_event_wait =
-                    |call: u32| call_name(call).is_some_and(|n| EVENT_WAITS.contains(&n));
                 let told = |number| UnrecordedWait { number, from_ns, to_ns, is_told: false };
                 match wait.call.filter(|call| !is_event_wait(*call)) {
                     _ if is_stop => recorder.stopped(wait.thread, from_ns, to_ns),
@@ -317,7 +325,18 @@ impl ChainRecorder {
     }
 }
 
-fn keep_wait(waits: &mut HashMap<Vec<u64>, Vec<AnyWait>>, wait: &ThreadWait) {
+fn is_event_wait(call: u32) -> bool {
+    call_name(call).is_some_and(|name| EVENT_WAITS.contains(&name))
+}
+
+/// Returns whether a wait of a main thread is told by the wake-ups alone: no call is recorded for it, and it is not one for events.
+fn is_told(wait: &ThreadWait, recorded: &Set) -> bool {
+    let is_unrecorded = |call| !recorded.contains(call) && !is_event_wait(call);
+    recorded.has_waits() && wait.call.is_some_and(is_unrecorded)
+}
+
+/// Keeps a wait of a main thread; returns whether there was room for it.
+fn keep_wait(waits: &mut HashMap<Vec<u64>, Vec<AnyWait>>, wait: &ThreadWait) -> bool {
     let kept = AnyWait {
         thread: wait.who.thread,
         call: wait.call,
@@ -330,6 +349,61 @@ fn keep_wait(waits: &mut HashMap<Vec<u64>, Vec<AnyWait>>, wait: &ThreadWait) {
         None if has_room => {
             waits.insert(wait.functions.clone(), vec![kept]);
         }
-        _ => {}
+        _ => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::recording::Backend;
+    use crate::syscall::call_number;
+
+    fn wait(call: &str, functions: u64) -> ThreadWait {
+        ThreadWait {
+            call: call_number(call),
+            functions: vec![functions],
+            to_ns: SHORTEST_NS,
+            ..ThreadWait::default()
+        }
+    }
+
+    #[test]
+    fn waits_for_which_there_is_no_room_are_counted_unless_they_are_told_elsewhere_or_rest() {
+        let blocking: Set = "blocking".parse().unwrap();
+        let few: Set = "fsync".parse().unwrap();
+        let mut waits = HashMap::new();
+        for _ in 0..WAITS_OF_FUNCTIONS {
+            assert!(keep_wait(&mut waits, &wait("futex", 0)));
+        }
+        assert!(!keep_wait(&mut waits, &wait("futex", 0)), "too many with one list of functions");
+        for list in 1..LISTS_OF_FUNCTIONS {
+            assert!(keep_wait(&mut waits, &wait("futex", list as u64)));
+        }
+        assert!(!keep_wait(&mut waits, &wait("futex", 1 << 40)), "too many such lists");
+        assert!(keep_wait(&mut waits, &wait("futex", 1)));
+        for (call, recorded, is_meant) in [
+            ("futex", &blocking, true),
+            ("fsync", &blocking, false),
+            ("epoll_wait", &"blocking,!epoll_wait".parse().unwrap(), false),
+            ("futex", &few, false),
+        ] {
+            assert_eq!(is_told(&wait(call, 0), recorded), is_meant, "{call} {recorded}");
+        }
+        assert!(!is_told(&ThreadWait::default(), &blocking), "outside of a call");
+    }
+
+    #[test]
+    fn waits_that_were_left_out_are_lost_and_a_note_says_so() {
+        let mut chains = ChainRecorder::new(ChainLoader::left_out("nothing is followed"));
+        chains.left_out = 3;
+        let mut recorder = TraceRecorder::new(Backend::Bpf, Vec::new(), SystemTime::UNIX_EPOCH);
+        chains.finish(&mut recorder, &Set::all(), (0, 0));
+        let recording = recorder.recording();
+        assert_eq!((recording.lost, recording.not_counted), (3, 0));
+        assert!(recording.notes.iter().any(|note| note.starts_with("3 waits of main threads")));
     }
 }
