@@ -47,6 +47,9 @@ const AT_ONCE: usize = 4096;
 /// The ended threads whose totals stay in the kernel: reading them one by one costs more than all at the end.
 const ENDED: usize = 512;
 
+/// The most processes that are waited for although they are not watched any more: each takes a descriptor.
+const LEFT: usize = 256;
+
 /// Reads the records of the programs until the end.
 #[derive(Debug)]
 pub(super) struct Watcher<'a> {
@@ -341,8 +344,9 @@ impl<'a> Watcher<'a> {
             if self.model.alive.remove(&process).is_none() {
                 continue;
             }
+            let has_room = process == self.root || self.left.len() < LEFT;
             match sys::pidfd::open(process) {
-                Ok(end) if !has_ended(end.as_fd()) => {
+                Ok(end) if has_room && !has_ended(end.as_fd()) => {
                     self.left.insert(process, end);
                 }
                 _ if process == self.root => self.end_root(),
