@@ -15,7 +15,11 @@ mod replay;
 
 #[path = "../../unjank/tests/fixture/fuse.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the file belongs to several tests")]
-#[allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+#[allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "what cannot be set up fails the test"
+)]
 mod fuse;
 
 mod fuzz_kernel;
@@ -37,7 +41,11 @@ mod trace_time;
 mod trace_work;
 
 /// Says that a test is skipped and why, which is a failure where nothing may be skipped.
-#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+#[expect(
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a test says what it skips, and is told whether it may"
+)]
 fn skip(why: &str) {
     assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL: {why}");
     eprintln!("SKIPPED: {why}");

@@ -311,7 +311,10 @@ mod tests {
         while let Some(at) = bytes.windows(8).position(|bytes| bytes == b"\x03\0\0\0GNU\0") {
             bytes[at + 4] = b'X';
         }
-        std::fs::write(&path, &bytes).unwrap();
+        let write = |path: &Path, bytes: &[u8]| {
+            std::io::Write::write_all(&mut File::create(path).unwrap(), bytes).unwrap();
+        };
+        write(&path, &bytes);
         let mapped = || Module {
             path: path.as_os_str().as_bytes().to_vec(),
             build_id: None,
@@ -330,11 +333,14 @@ mod tests {
         };
         assert!(find(&in_container).is_none());
         // Built again in place, and by another file.
-        std::fs::write(&path, [&bytes[..], b"more"].concat()).unwrap();
+        bytes.extend(b"more");
+        write(&path, &bytes);
         assert!(find(&module).is_none() && find(&mapped()).is_some());
         let module = mapped();
-        std::fs::write(dir.path().join("new"), [&bytes[..], b"more"].concat()).unwrap();
-        std::fs::rename(dir.path().join("new"), &path).unwrap();
+        // The old file stays, so that its number is not given to the new one.
+        std::fs::hard_link(&path, dir.path().join("old")).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        write(&path, &bytes);
         assert!(find(&module).is_none() && find(&mapped()).is_some());
     }
 
