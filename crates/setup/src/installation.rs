@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use store::disk::{Disk, FileLock, FileStat};
 use store::publish::{InPlace, NewFile, make_directory, publish_new, remove_all_stale};
@@ -129,6 +129,8 @@ pub struct Installation<'d> {
     layout: SetupLayout,
     manifest: Manifest,
     lock: Option<InstallationLock>,
+    /// When the parts are switched on that are from now on, in seconds since 1970.
+    now_s: Option<u64>,
 }
 
 /// The lock against other runs, and the directories that were made for it.
@@ -157,7 +159,7 @@ impl<'d> Installation<'d> {
         owner: u32,
     ) -> Result<Installation<'d>, SetupError> {
         let manifest = Manifest::read(disk, &layout.at(&layout.manifest), owner)?;
-        Ok(Installation { disk, layout, manifest, lock: None })
+        Ok(Installation { disk, layout, manifest, lock: None, now_s: None })
     }
 
     /// Reads what is installed, to change it: no other run changes it before this value is dropped.
@@ -176,7 +178,7 @@ impl<'d> Installation<'d> {
             make_directory(disk, root).map_err(|source| SetupError::NotMade { path, source })?;
         }
         let mut installation =
-            Installation { disk, layout, manifest: Manifest::default(), lock: None };
+            Installation { disk, layout, manifest: Manifest::default(), lock: None, now_s: None };
         let manifest = installation.layout.manifest.clone();
         let directories = installation.missing_above(&[&manifest])?;
         installation.make_directories(&directories)?;
@@ -190,11 +192,34 @@ impl<'d> Installation<'d> {
         Ok(installation)
     }
 
+    /// Has the manifest say of the parts that are switched on from here on that it was at this moment.
+    #[must_use]
+    pub fn dated(mut self, now: SystemTime) -> Installation<'d> {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).ok();
+        self.now_s = since.map(|since| since.as_secs());
+        self
+    }
+
+    /// Returns when a part was switched on; `None` if it is not on, or was switched on by a version that did not record it.
+    #[must_use]
+    pub fn since(&self, part: SetupPart) -> Option<SystemTime> {
+        let seconds = *self.manifest.since.get(part.name()).filter(|_| self.is_on(part))?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+    }
+
     /// Returns whether the manifest has a step of this part.
     #[must_use]
     pub fn is_on(&self, part: SetupPart) -> bool {
-        self.manifest.files.iter().any(|file| file.is_of(part))
-            || self.manifest.switches.iter().any(|switch| switch.part == part.name())
+        self.manifest.has_part(part.name())
+    }
+
+    /// Has a manifest say since when the parts are on that this one does not have.
+    fn date_new_parts(&self, next: &mut Manifest) {
+        let Some(now_s) = self.now_s else { return };
+        let parts = SetupPart::ALL.into_iter().map(SetupPart::name);
+        let new = parts.filter(|part| next.has_part(part) && !self.manifest.has_part(part));
+        let new: Vec<&str> = new.collect();
+        next.since.extend(new.into_iter().map(|part| (part.to_owned(), now_s)));
     }
 
     /// Returns the parts of which the manifest has a step.
@@ -264,6 +289,7 @@ impl<'d> Installation<'d> {
         for (file, (step, look)) in files.iter().zip(&judged) {
             self.record(&mut next, file, step.effect, &look.observed)?;
         }
+        self.date_new_parts(&mut next);
         // Where everything was in place before, nothing has to be taken back.
         if next != self.manifest && !next.is_empty() {
             next.write(self.disk, &self.layout.at(&self.layout.manifest), self.layout.scope)?;
@@ -299,6 +325,7 @@ impl<'d> Installation<'d> {
         let mut next = self.manifest.clone();
         let (part, name) = (part.name().to_owned(), name.to_owned());
         next.switches.push(RecordedSwitch { part, name, before });
+        self.date_new_parts(&mut next);
         next.directories.extend(self.lock.iter().flat_map(|lock| lock.directories.iter().cloned()));
         next.program = env!("CARGO_PKG_VERSION").to_owned();
         next.write(self.disk, &self.layout.at(&self.layout.manifest), self.layout.scope)?;
@@ -573,6 +600,9 @@ impl<'d> Installation<'d> {
 
     /// Writes a manifest from which something was taken; the last step takes the directories and the manifest along.
     fn settle(&mut self, mut next: Manifest) -> Result<(), SetupError> {
+        let on = next.since.keys().filter(|part| next.has_part(part)).cloned();
+        let on: BTreeSet<String> = on.collect();
+        next.since.retain(|part, _| on.contains(part));
         let manifest = self.layout.at(&self.layout.manifest);
         for directory in next.directories.clone().iter().rev() {
             let holds_manifest = self.layout.manifest.starts_with(directory);

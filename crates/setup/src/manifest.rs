@@ -6,13 +6,14 @@
 //! {"schema": "unjank.setup.manifest/1", "crc32c": 1234, "manifest": {
 //!   "program": "0.1.0", "directories": ["/home/ana/.local/share/dbus-1"], "switches": [],
 //!   "files": [{"part": "settings", "path": "/home/ana/.local/share/dbus-1/services/ca.desrt.dconf.service",
-//!     "before": {"kind": "absent"}, "ours": [{"kind": "file", "len": 111, "crc32c": 99}]}]}}
+//!     "before": {"kind": "absent"}, "ours": [{"kind": "file", "len": 111, "crc32c": 99}]}],
+//!   "since": {"settings": 1795248000}}}
 //! ```
 //!
 //! A step is in it before it is made, so that whatever a crash leaves can be told apart: what is at a path is one of
 //! `ours`, is what was there `before`, or is somebody else's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -132,11 +133,20 @@ pub(crate) struct Manifest {
     pub(crate) switches: Vec<RecordedSwitch>,
     #[serde(default)]
     pub(crate) files: Vec<RecordedFile>,
+    /// When each part was switched on, in seconds since 1970; of one that an earlier version has switched on there is none.
+    #[serde(default)]
+    pub(crate) since: BTreeMap<String, u64>,
 }
 
 impl Manifest {
     pub(crate) fn is_empty(&self) -> bool {
         self.switches.is_empty() && self.files.is_empty()
+    }
+
+    /// Returns whether it has a step of the part of this name.
+    pub(crate) fn has_part(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file.part == name)
+            || self.switches.iter().any(|switch| switch.part == name)
     }
 
     /// Reads the manifest at `path`; an empty one if there is none.
@@ -265,6 +275,7 @@ mod tests {
                 before: Before::File { hex: "00ff".to_owned(), mode: 0o600 },
                 ours: vec![Fingerprint::of(b"x")],
             }],
+            since: BTreeMap::from([("settings".to_owned(), 1_795_248_000)]),
             ..Manifest::default()
         }
     }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use store::disk::Disk;
 use store::sim::{SimDisk, explore};
@@ -210,4 +211,34 @@ fn the_first_of_two_files_that_were_replaced_comes_back() {
     let mut installation = Installation::open(&disk, layout.clone(), 0).unwrap();
     installation.switch_off(&[SetupPart::Settings]).unwrap();
     assert_eq!(disk.read(path).unwrap(), b"first");
+}
+
+#[test]
+fn it_is_known_since_when_a_part_is_on_and_of_one_that_was_on_before_it_is_not() {
+    let layout = layout_of_user();
+    let disk = SimDisk::new().with_dir("/h/s");
+    let files = |part| files_of(part, &layout, &installed("/usr")).unwrap();
+    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let open = || Installation::open(&disk, layout.clone(), 0).unwrap();
+    let on = |installation: Installation<'_>, part| {
+        let mut installation = installation;
+        installation.switch_on(&files(part), ForeignFiles::Refuse).unwrap();
+    };
+    let since = |part| Installation::read(&disk, layout.clone(), 0).unwrap().since(part);
+    // As a version did that recorded no moments.
+    on(open(), SetupPart::Settings);
+    on(open().dated(at(100)), SetupPart::Host);
+    open().dated(at(150)).record_switch(SetupPart::Recents, "volatile", false).unwrap();
+    assert_eq!(since(SetupPart::Settings), None);
+    assert_eq!(since(SetupPart::Host), Some(at(100)));
+    assert_eq!(since(SetupPart::Recents), Some(at(150)));
+    // Once more, as after an upgrade.
+    on(open().dated(at(200)), SetupPart::Settings);
+    on(open().dated(at(200)), SetupPart::Host);
+    assert_eq!((since(SetupPart::Settings), since(SetupPart::Host)), (None, Some(at(100))));
+    open().switch_off(&[SetupPart::Host]).unwrap();
+    open().forget_switches(SetupPart::Recents).unwrap();
+    assert_eq!((since(SetupPart::Host), since(SetupPart::Recents)), (None, None));
+    on(open().dated(at(300)), SetupPart::Host);
+    assert_eq!(since(SetupPart::Host), Some(at(300)));
 }

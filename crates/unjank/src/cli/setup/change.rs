@@ -13,6 +13,7 @@ use ::setup::{
 use report::quoting::quoted;
 use rustix::fs::Mode;
 use serde::Serialize;
+use sys::clock::{Clock, SystemClock};
 
 use super::text::{self, ChangeReporter};
 use super::{Place, failed, owner, place};
@@ -99,6 +100,10 @@ pub(super) fn switch_on(
     let (steps, switched) = {
         let mut installation = Installation::open(&*disk, layout.clone(), owner(&layout))
             .map_err(|error| failed(&what(), error))?;
+        // What is put together for a package is on for nobody yet.
+        if layout.root.is_none() {
+            installation = installation.dated(SystemClock::start().now());
+        }
         let steps =
             installation.switch_on(&files, foreign).map_err(|error| failed(&what(), error))?;
         let switched = match request.parts.contains(&SetupPart::Recents) {
