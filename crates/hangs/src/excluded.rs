@@ -1,7 +1,7 @@
 //! Paths that are not recorded as they are: those that the user's rules for recent documents exclude.
 //!
 //! Such a path is stored as a hash with a salt of this store, so that hangs on the same file can be counted and nothing of
-//! its name is kept.
+//! its name is kept. The lists of recent documents themselves are no documents, and are recorded in private mode, too.
 
 use std::fmt;
 use std::io;
@@ -38,11 +38,90 @@ const SYSTEM: [&str; 15] = [
 /// Directories of each user below `/run/user` that are other names of a person's documents.
 const DOCUMENTS: [&str; 2] = ["doc", "gvfs"];
 
+/// The name of the list that GTK's and KDE's programs share.
+const SHARED_LIST: &str = "recently-used.xbel";
+/// The name of the directory of KDE's links.
+const LINKS: &str = "RecentDocuments";
+/// The directory of the database of KDE's activity service, in that of the user's data.
+const ACTIVITIES: &str = "kactivitymanagerd/resources";
+
+/// Returns whether what follows the name of the shared list makes it its lock or a new version of it: `QSaveFile` of Qt and
+/// `g_file_set_contents` of GLib put six letters or digits there, not all of them small letters.
+fn is_of_list(ending: &str) -> bool {
+    let is_version = |letters: &str| {
+        letters.len() == 6
+            && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
+            && !letters.bytes().all(|letter| letter.is_ascii_lowercase())
+    };
+    matches!(ending, "" | ".lock" | ".lock.rmlock" | ".unjank-copy")
+        || ending.strip_prefix('.').is_some_and(is_version)
+}
+
+/// Returns the list of recent documents of which a path is a part, a lock or a new version.
+#[must_use]
+pub fn shared_list(path: &str) -> Option<&str> {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let (above, name) = path.rsplit_once('/')?;
+    match name.strip_prefix(SHARED_LIST) {
+        Some(ending) if is_of_list(ending) => Some(&path[..path.len() - ending.len()]),
+        _ if name == LINKS => Some(path),
+        _ if above.rsplit('/').next() == Some(LINKS) => Some(above),
+        _ => None,
+    }
+}
+
 /// Decides which paths are stored as a hash.
 pub struct PathConcealer {
     disk: Arc<dyn Disk>,
     policy: Option<RetentionPolicy>,
+    /// Where the lists of recent documents are, if anything is excluded.
+    lists: Option<RecentLists>,
     salt: [u8; 16],
+}
+
+/// Where the lists of recent documents are, which are no documents themselves.
+#[derive(Debug)]
+struct RecentLists {
+    /// The directories that hold the shared list: that of the user's data, and that of the lists in memory.
+    directories: Vec<PathBuf>,
+    /// The directory of KDE's activity database.
+    activities: PathBuf,
+}
+
+impl RecentLists {
+    fn of(files: &RecentsFiles) -> RecentLists {
+        RecentLists {
+            directories: [&files.data].into_iter().chain(&files.runtime).cloned().collect(),
+            activities: files.data.join(ACTIVITIES),
+        }
+    }
+
+    /// Returns what is stored of a path that is one of the lists; of a file in the directory of links that directory, because the
+    /// names of links are those of documents.
+    fn stored(&self, path: &str) -> Option<String> {
+        let place = Path::new(path);
+        let is_whole = place.starts_with(&self.activities)
+            || self.directories.iter().any(|directory| {
+                place.parent() == Some(directory)
+                    && place.file_name().and_then(|name| name.to_str()).is_some_and(is_list_name)
+            });
+        let links = self.directories.iter().map(|directory| directory.join(LINKS));
+        match is_whole {
+            true => Some(path.to_owned()),
+            false => links
+                .into_iter()
+                .find(|links| place.starts_with(links))
+                .and_then(|links| links.to_str().map(str::to_owned)),
+        }
+    }
+}
+
+/// Returns whether a file directly in a directory of lists is one. A file without a name is a new version of one, as `QSaveFile`
+/// makes it; its number says nothing of a document.
+fn is_list_name(name: &str) -> bool {
+    let is_unnamed = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_prefix(SHARED_LIST).is_some_and(is_of_list)
+        || name.strip_prefix('#').is_some_and(is_unnamed)
 }
 
 impl fmt::Debug for PathConcealer {
@@ -63,7 +142,8 @@ impl PathConcealer {
         files: Option<&RecentsFiles>,
     ) -> io::Result<PathConcealer> {
         let salt = salt(&*disk, dir)?;
-        Ok(PathConcealer { policy: files.map(RetentionPolicy::new), disk, salt })
+        let lists = files.map(RecentLists::of);
+        Ok(PathConcealer { policy: files.map(RetentionPolicy::new), lists, disk, salt })
     }
 
     /// Returns what is stored in the place of a path that `program` used at `now`.
@@ -76,6 +156,12 @@ impl PathConcealer {
         let Ok(uri) = Uri::of_path(&PathBuf::from(plain)) else { return path.to_owned() };
         let subject = PolicySubject { uri: &uri, mime: None, application: program };
         let now = RecentTime::of(now);
+        if let Some(list) = self.lists.as_ref().and_then(|lists| lists.stored(plain))
+            && !policy.denies_place(&*self.disk, subject)
+        {
+            // The end of a name that was removed says so, but for the links, of which none is named.
+            return if list == plain { path.to_owned() } else { list };
+        }
         let is_remembered = matches!(
             policy.decide_foreign(&*self.disk, subject, now, now),
             RetentionVerdict::Remember
@@ -196,6 +282,54 @@ mod tests {
         for document in ["/run/user/1000/doc/1f/a", "/run/user/1000/gvfs/smb:/a", "/run/media/a"] {
             assert!(is_hash(document, "kate"), "{document}");
         }
+    }
+
+    #[test]
+    fn the_lists_of_recent_documents_are_no_documents_and_their_links_are_not_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| format!("{}/{name}", home.path().display());
+        let lists = [
+            ".local/share/recently-used.xbel",
+            ".local/share/recently-used.xbel.lock",
+            ".local/share/recently-used.xbel.A1b2C3",
+            ".local/share/#9986544 (deleted)",
+            ".local/share/kactivitymanagerd/resources/database-wal",
+            ".local/share/RecentDocuments",
+        ];
+        let others = [
+            ".local/share/recently-used.xbel.of-mine",
+            ".local/share/notes/recently-used.xbel",
+            ".local/share/#minutes",
+            ".local/share/RecentDocumentsOfAnn/a",
+            ".local/share/kactivitymanagerd/other",
+            "Documents/recently-used.xbel",
+            ".local/share/letter.odt",
+        ];
+        let links = ".local/share/RecentDocuments/letter.odt.desktop";
+        for rules in [&b"deny hidden\ndeny application kate\n"[..], b"off\n"] {
+            let mut concealer = concealer(home.path(), rules);
+            let mut stored =
+                |name: &str| concealer.stored_path(&path(name), "kate", SystemTime::UNIX_EPOCH);
+            for name in lists {
+                assert_eq!(stored(name), path(name));
+            }
+            assert_eq!(stored(links), path(".local/share/RecentDocuments"));
+            for name in others {
+                assert!(stored(name).starts_with("excluded:"), "{name}: {}", stored(name));
+            }
+        }
+        // Whose rule names the place means it.
+        let rule = format!("deny path {}/.local/**\n", home.path().display());
+        let mut concealer = concealer(home.path(), rule.as_bytes());
+        for name in [lists[0], links] {
+            let stored = concealer.stored_path(&path(name), "kate", SystemTime::UNIX_EPOCH);
+            assert!(stored.starts_with("excluded:"), "{stored}");
+        }
+        let of = shared_list;
+        assert_eq!(of("/a/recently-used.xbel.A1b2C3 (deleted)"), Some("/a/recently-used.xbel"));
+        assert_eq!(of("/a/RecentDocuments/x.desktop"), Some("/a/RecentDocuments"));
+        assert_eq!(of("/a/recently-used.xbel.backup"), None);
+        assert_eq!(of("/a/RecentDocuments/b/c"), None);
     }
 
     #[test]
