@@ -21,7 +21,7 @@ use crate::error::{Error, FailureCategory, Verdict};
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench hangs --cause sync,lock --toolkit gtk3 --runs 5")]
 pub(super) struct Hangs {
-    /// Create files below this directory, which must be on a disk and neither hidden nor temporary.
+    /// Create files below this directory, which must be on a disk.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// The unjank whose recorder is measured; by default this program.
