@@ -227,6 +227,7 @@ mod tests {
             took: std::time::Duration::ZERO,
             shell: Shell::default(),
             gains: Vec::new(),
+            hangs: None,
         };
         kept.take(&diagnosis, on, date);
     }
@@ -267,6 +268,7 @@ mod tests {
             took: std::time::Duration::ZERO,
             shell: Shell::default(),
             gains: Vec::new(),
+            hangs: None,
         };
         let on = || vec![SetupPart::Settings, SetupPart::Relax, SetupPart::Host];
         let mut machine = Machine { recents: RecentsSyncMode::RelaxedNext, ..Machine::default() };

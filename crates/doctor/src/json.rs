@@ -16,6 +16,7 @@ pub const SCHEMA: &str = "unjank.doctor/1";
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
+    hangs: Option<HangsEntry<'a>>,
     verdict: String,
     bad: bool,
     interrupted: bool,
@@ -26,6 +27,13 @@ struct Document<'a> {
     setup: Vec<SetupEntry>,
     gains: &'a [String],
     findings: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct HangsEntry<'a> {
+    sentence: &'a str,
+    #[serde(flatten)]
+    facts: &'a serde_json::Value,
 }
 
 #[derive(Serialize)]
@@ -82,6 +90,10 @@ struct Advice {
 pub fn render(diagnosis: &Diagnosis, provenance: &Provenance) -> serde_json::Result<String> {
     let document = Document {
         schema: SCHEMA,
+        hangs: diagnosis
+            .hangs
+            .as_ref()
+            .map(|hangs| HangsEntry { sentence: &hangs.sentence, facts: &hangs.facts }),
         verdict: verdict(diagnosis),
         bad: diagnosis.is_bad(),
         interrupted: diagnosis.interrupted,
@@ -170,6 +182,18 @@ mod tests {
         assert_eq!(entries[2]["comparison"], false);
         let actions = document["actions"].as_array().unwrap();
         assert_eq!(actions.len(), 2);
+        assert!(document["hangs"].is_null());
         assert!(actions[0]["command"].as_str().unwrap().ends_with("/run/user/1000/dconf/user"));
+    }
+
+    #[test]
+    fn what_was_recorded_of_hangs_is_an_object_with_its_sentence() {
+        let provenance =
+            Provenance::of_this_machine("unjank doctor".to_owned(), SystemTime::UNIX_EPOCH);
+        let diagnosis = super::super::text::tests::example_with_hangs();
+        let text = render(&diagnosis, &provenance).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["hangs"]["sentence"], "Yesterday 14 hangs.");
+        assert_eq!(document["hangs"]["hangs"], 14);
     }
 }

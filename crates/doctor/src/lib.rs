@@ -143,6 +143,17 @@ pub struct Diagnosis {
     pub shell: Shell,
     /// What the parts that were switched on have brought, a sentence a step.
     pub gains: Vec<String>,
+    /// What was recorded of yesterday's hangs, where recording is on.
+    pub hangs: Option<RecordedHangs>,
+}
+
+/// What was recorded of hangs: not measured here, and told first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedHangs {
+    /// For people.
+    pub sentence: String,
+    /// The same for programs: an object.
+    pub facts: serde_json::Value,
 }
 
 impl Diagnosis {
@@ -212,6 +223,7 @@ pub fn diagnose(
         took,
         shell,
         gains: Vec::new(),
+        hangs: None,
     }
 }
 

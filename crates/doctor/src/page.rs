@@ -19,6 +19,9 @@ const STYLE: &str = include_str!("page.css");
 pub fn render(diagnosis: &Diagnosis, provenance: &Provenance) -> String {
     let mut page = Page::new("unjank doctor", &verdict(diagnosis));
     page.style(STYLE);
+    if let Some(hangs) = &diagnosis.hangs {
+        page.paragraph(&hangs.sentence);
+    }
     let groups = groups(diagnosis);
     if !groups.is_empty() {
         let frame = duration(diagnosis.frame);
@@ -211,5 +214,14 @@ mod tests {
             2 + 1,
             "two bars, and the point of one"
         );
+    }
+
+    #[test]
+    fn what_was_recorded_of_hangs_stands_before_all_that_was_measured() {
+        let provenance =
+            Provenance::of_this_machine("unjank doctor".to_owned(), SystemTime::UNIX_EPOCH);
+        let html = render(&super::super::text::tests::example_with_hangs(), &provenance);
+        let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+        assert!(at("Yesterday 14 hangs.") < at("<svg"));
     }
 }

@@ -75,7 +75,10 @@ fn is_told(finding: &Finding) -> bool {
 /// Writes the whole diagnosis for a screen of `width` columns.
 #[must_use]
 pub fn render(diagnosis: &Diagnosis, width: usize, paint: Paint) -> String {
-    let mut text = paint.set(Tone::Strong, wrap(&verdict(diagnosis), width, "").trim_end());
+    let hangs = diagnosis.hangs.as_ref();
+    let mut text =
+        hangs.map_or(String::new(), |hangs| wrap(&shown(&hangs.sentence), width, "") + "\n");
+    text.push_str(&paint.set(Tone::Strong, wrap(&verdict(diagnosis), width, "").trim_end()));
     text.push('\n');
     if !diagnosis.slowest_first().is_empty() {
         text.push('\n');
@@ -211,6 +214,13 @@ pub(super) mod tests {
     use super::super::remedy::{Remedy, Shell};
     use super::*;
 
+    /// The example where hangs were recorded.
+    pub(crate) fn example_with_hangs() -> Diagnosis {
+        let sentence = "Yesterday 14 hangs.".to_owned();
+        let facts = serde_json::json!({ "hangs": 14 });
+        Diagnosis { hangs: Some(crate::RecordedHangs { sentence, facts }), ..example() }
+    }
+
     /// A machine on which everything happens that can.
     pub(crate) fn example() -> Diagnosis {
         let places = ApplicationDirectories {
@@ -240,6 +250,7 @@ pub(super) mod tests {
             took: Duration::from_secs(9),
             shell: Shell::of(&Machine { catalogue, uid: 0, ..Machine::default() }),
             gains: Vec::new(),
+            hangs: None,
         }
     }
 
@@ -305,5 +316,12 @@ pub(super) mod tests {
         ████████
         ████████▶
         ");
+    }
+
+    #[test]
+    fn what_was_recorded_of_hangs_is_told_first() {
+        let text = render(&example_with_hangs(), 80, Paint::Off);
+        assert!(text.starts_with("Yesterday 14 hangs.\n\n2 of 4 steps miss"), "{text}");
+        assert!(render(&example(), 80, Paint::Off).starts_with("2 of 4 steps miss"));
     }
 }
