@@ -3,10 +3,14 @@
 //! Hangs are counted per hour in which programs were followed. The interval is the exact one of two Poisson rates (given the
 //! sum of both counts the share of one is binomial); hangs that come in bursts make it too narrow, which docs/hangs.md says.
 
+use std::path::Path;
+
 use serde::Serialize;
 
-use crate::history::HangHistory;
-use crate::model::ERASED_PROGRAM;
+use crate::history::{HangHistory, TimeSpan, file_of};
+use crate::model::{ERASED_PROGRAM, Hang, HangCause};
+use crate::remedy::remedies_of;
+use crate::store::StoredHistory;
 
 /// The least time that has to be watched on each side, in nanoseconds.
 const LEAST_NS: u64 = 180_000_000_000;
@@ -80,6 +84,47 @@ pub struct RateComparison {
     pub ratio: Option<(Option<f64>, Option<f64>, Option<f64>)>,
     /// The answer.
     pub difference: RateDifference,
+}
+
+/// Which hangs are counted on both sides.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct ComparedHangs {
+    /// Those of this program.
+    pub program: Option<String>,
+    /// Those of this cause.
+    pub cause: Option<HangCause>,
+    /// Those that waited for this file: its path, or the end of it from a `/` on.
+    pub file: Option<String>,
+    /// Those that this part of unjank removes.
+    pub part: Option<String>,
+}
+
+impl ComparedHangs {
+    /// Returns whether a hang is one of them, whatever its program.
+    fn has(&self, hang: &Hang) -> bool {
+        let is_of_part =
+            |part: &String| remedies_of(hang).iter().any(|remedy| remedy.part() == Some(&**part));
+        self.cause.is_none_or(|cause| cause == hang.cause)
+            && self.file.as_ref().is_none_or(|file| is_named(hang, file))
+            && self.part.as_ref().is_none_or(is_of_part)
+    }
+
+    /// Returns the rates before and after a moment.
+    #[must_use]
+    pub fn rates(&self, stored: &StoredHistory, at_ns: u64, now_ns: u64) -> (HangRate, HangRate) {
+        let rate = |from_ns, to_ns| {
+            let (span, program) = (TimeSpan { from_ns, to_ns }, self.program.as_deref());
+            let keeps = |hang: &Hang| self.has(hang);
+            HangRate::of(&HangHistory::select_where(stored, span, program, now_ns, &keeps))
+        };
+        (rate(0, at_ns.saturating_sub(1)), rate(at_ns, u64::MAX))
+    }
+}
+
+/// Returns whether a hang waited for the file that is meant.
+fn is_named(hang: &Hang, meant: &str) -> bool {
+    // What is stored of an excluded one is no path.
+    file_of(hang).is_some_and(|file| file == meant || Path::new(file).ends_with(meant))
 }
 
 /// Compares two rates.

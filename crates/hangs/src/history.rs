@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::excluded::shared_list;
 use crate::model::{Hang, ObjectKind, ProgramSteps, WatchedPeriod, is_of_program};
 use crate::store::StoredHistory;
 
@@ -188,12 +189,25 @@ impl HangHistory {
         program: Option<&str>,
         now_ns: u64,
     ) -> HangHistory {
+        HangHistory::select_where(stored, span, program, now_ns, &|_| true)
+    }
+
+    /// Selects as [`HangHistory::select`] does, and of these hangs those that `keeps` returns true for. How much was watched is not
+    /// changed by that.
+    #[must_use]
+    pub fn select_where(
+        stored: &StoredHistory,
+        span: TimeSpan,
+        program: Option<&str>,
+        now_ns: u64,
+        keeps: &dyn Fn(&Hang) -> bool,
+    ) -> HangHistory {
         let is_meant = |name: &str| program.is_none_or(|meant| is_of_program(name, meant));
         let mut hangs: Vec<Hang> = stored
             .hangs
             .values()
             .filter(|hang| (span.from_ns..=span.to_ns).contains(&hang.started_ns))
-            .filter(|hang| is_meant(&hang.program))
+            .filter(|hang| is_meant(&hang.program) && keeps(hang))
             .cloned()
             .collect();
         hangs.sort_by_key(|hang| (std::cmp::Reverse(hang.length_ns), hang.number));
@@ -261,6 +275,14 @@ impl HangHistory {
     }
 }
 
+/// Returns the file for which a hang waited. A lock and a new version of a list of recent documents, whose name is another each time,
+/// stand for the list.
+#[must_use]
+pub fn file_of(hang: &Hang) -> Option<&str> {
+    let object = hang.object().filter(|object| object.kind == ObjectKind::File)?;
+    Some(shared_list(&object.name).unwrap_or(&object.name))
+}
+
 /// By what hangs are counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HangGrouping {
@@ -306,10 +328,7 @@ impl HangGrouping {
             HangGrouping::Program => hang.program.clone(),
             HangGrouping::Process => format!("{} [{}]", hang.program, hang.process),
             HangGrouping::Cause => hang.cause.words().to_owned(),
-            HangGrouping::File => {
-                let file = hang.object().filter(|object| object.kind == ObjectKind::File);
-                file.map_or("(none)".to_owned(), |object| object.name.clone())
-            }
+            HangGrouping::File => file_of(hang).map_or("(none)".to_owned(), str::to_owned),
             HangGrouping::Function => {
                 hang.blamed_frame().map_or("(not known)".to_owned(), |frame| frame.function.clone())
             }

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use trace::report::account::TimeParts;
 
-use crate::compare::RateComparison;
+use crate::compare::{ComparedHangs, HangRate, RateComparison};
 use crate::history::{HangGroup, HangHistory, WatchCoverage};
 use crate::model::{
     CallShare, DiskUse, Hang, HangCause, HangChain, HangFrame, STEP_BOUNDS_NS, StepHistogram,
 };
-use crate::remedy::remedy;
+use crate::remedy::{AppliedRemedies, HangAdvice, advise};
 use crate::store::StoredHistory;
 
 /// The parts that a recorder tells apart. Those of `trace` that it does not see would be a 0 that says they never were.
@@ -65,12 +65,20 @@ pub struct HangDocument<'a> {
     chain: Option<&'a HangChain>,
     disk_use: Option<&'a DiskUse>,
     command: Option<String>,
+    remedy: Option<HangAdvice>,
 }
 
 impl<'a> HangDocument<'a> {
-    /// Describes a hang.
+    /// Describes a hang where none of the parts is on that remove causes.
     #[must_use]
     pub fn of(hang: &'a Hang) -> HangDocument<'a> {
+        HangDocument::beside(hang, &AppliedRemedies::NONE)
+    }
+
+    /// Describes a hang beside what is on.
+    #[must_use]
+    pub fn beside(hang: &'a Hang, applied: &AppliedRemedies) -> HangDocument<'a> {
+        let remedy = advise(hang, applied);
         HangDocument {
             number: hang.number,
             started_unix_ns: hang.started_ns,
@@ -92,7 +100,8 @@ impl<'a> HangDocument<'a> {
             unseen: hang.unseen.sentences(!hang.frames.is_empty()),
             chain: hang.chain.as_ref(),
             disk_use: hang.disk_use.as_ref(),
-            command: remedy(hang).and_then(|remedy| remedy.advice().command),
+            command: remedy.and_then(|remedy| remedy.command()),
+            remedy,
         }
     }
 }
@@ -159,12 +168,12 @@ pub struct HangListDocument<'a> {
 }
 
 impl<'a> HangListDocument<'a> {
-    /// Describes a history.
+    /// Describes a history, beside what is on.
     #[must_use]
-    pub fn of(history: &'a HangHistory) -> HangListDocument<'a> {
+    pub fn of(history: &'a HangHistory, applied: &AppliedRemedies) -> HangListDocument<'a> {
         let programs = history.programs.iter();
         HangListDocument {
-            hangs: history.hangs.iter().map(HangDocument::of).collect(),
+            hangs: history.hangs.iter().map(|hang| HangDocument::beside(hang, applied)).collect(),
             coverage: CoverageDocument::of(&history.coverage),
             step_bounds_ns: &STEP_BOUNDS_NS,
             programs: programs
@@ -205,28 +214,41 @@ impl<'a> HangTopDocument<'a> {
     }
 }
 
+#[derive(Debug, Serialize)]
+struct RatesDocument {
+    before: HangRate,
+    after: HangRate,
+}
+
 /// What `unjank hangs compare --json` prints.
 #[derive(Debug, Serialize)]
 pub struct HangComparisonDocument {
     at_unix_ns: u64,
+    counted: ComparedHangs,
     #[serde(flatten)]
     comparison: RateComparison,
+    all: Option<RatesDocument>,
     erased_before_unix_ns: Option<u64>,
     damage: Option<String>,
 }
 
 impl HangComparisonDocument {
-    /// Describes a comparison around a moment of what is in `stored`.
+    /// Describes a comparison around a moment of what is in `stored`. `all` are the rates of all hangs, where only those are counted
+    /// that a part removes.
     #[must_use]
     pub fn of(
         at_unix_ns: u64,
+        counted: ComparedHangs,
         comparison: RateComparison,
+        all: Option<(HangRate, HangRate)>,
         stored: &StoredHistory,
         now_ns: u64,
     ) -> HangComparisonDocument {
         HangComparisonDocument {
             at_unix_ns,
+            counted,
             comparison,
+            all: all.map(|(before, after)| RatesDocument { before, after }),
             erased_before_unix_ns: stored.erased_before(now_ns),
             damage: stored.damage(),
         }

@@ -16,6 +16,7 @@ pub mod page;
 pub mod recorder;
 pub mod remedy;
 pub mod store;
+pub mod summary;
 pub mod text;
 mod unseen;
 pub mod watch;

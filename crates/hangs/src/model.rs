@@ -98,6 +98,19 @@ impl HangCause {
         }
     }
 
+    /// Returns the cause of this word, or of what it is called in a sentence.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the words that there are.
+    pub fn parse(name: &str) -> Result<HangCause, String> {
+        let is_named = |cause: &HangCause| name == cause.word() || name == cause.words();
+        HangCause::ALL.into_iter().find(is_named).ok_or_else(|| {
+            let words = HangCause::ALL.map(HangCause::word);
+            format!("one of {}", words.join(", "))
+        })
+    }
+
     /// Returns what it is called in a sentence.
     #[must_use]
     pub fn words(self) -> &'static str {

@@ -1,7 +1,10 @@
 //! What people read about hangs: a line each, in words, and lists of them.
 
+mod advice;
+mod comparison;
 mod sheet;
 mod verdict;
+mod yesterday;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,11 +17,12 @@ use report::paragraph::{counted, wrap};
 use report::table::{Align, TextTable};
 use report::text::spelled;
 
-use crate::compare::{HangRate, RateComparison, RateDifference};
-use crate::history::{HangGroup, HangGrouping, HangHistory, TimeSpan, group};
+use crate::history::{HangGroup, HangHistory, TimeSpan};
 use crate::model::{CallObject, Hang, HangCause, ObjectKind};
-use crate::remedy::{HangRemedy, remedy};
-use crate::store::{EraseOutcome, StoredHistory};
+use crate::remedy::AppliedRemedies;
+use crate::store::EraseOutcome;
+
+pub use self::comparison::ComparedText;
 
 /// For whom and where text is written.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub struct HangTextStyle<'a> {
     pub paint: Paint,
     /// The width of the screen.
     pub width: usize,
+    /// What is on of that which removes causes.
+    pub applied: &'a AppliedRemedies,
 }
 
 fn time(nanoseconds: u64) -> String {
@@ -221,56 +227,11 @@ impl HangTextStyle<'_> {
                 history.hangs.len() - most
             );
         }
-        let remedies = remedies(&history.hangs);
+        let remedies = self.remedies(&history.hangs);
         if !remedies.is_empty() {
             text.push('\n');
+            text.push_str(&remedies);
         }
-        for (remedy, count, total_ns) in remedies {
-            let advice = remedy.advice();
-            let _ =
-                writeln!(text, "{} ({}): {}", counted(count, "hang"), time(total_ns), advice.text);
-            if let Some(command) = advice.command {
-                let _ = writeln!(text, "  {}", self.paint.set(Tone::Strong, &command));
-            }
-        }
-        text
-    }
-
-    /// Writes the hangs of yesterday in a sentence, with what mends the most of them.
-    #[must_use]
-    pub fn yesterday(&self, history: &HangHistory) -> String {
-        let watched = history.coverage.watched_ns;
-        let damage = history.damage.as_ref().map_or(String::new(), |damage| format!(" {damage}"));
-        let watching = long_time(watched);
-        let Some(worst) = history.hangs.first() else {
-            return match watched {
-                0 if history.coverage.erased_before_ns.is_some() => {
-                    format!("What was recorded of yesterday's hangs was erased.{damage}")
-                }
-                0 => format!("No watching for hangs is recorded of yesterday.{damage}"),
-                _ => format!(
-                    "Yesterday no program was seen to hang in {watching} of watching.{damage}"
-                ),
-            };
-        };
-        let mut text = format!(
-            "Yesterday {} in {watching} of watching, the longest {} ({})",
-            counted(history.hangs.len(), "hang"),
-            time(worst.length_ns),
-            self.others(&worst.program)
-        );
-        let groups = group(&history.hangs, HangGrouping::File);
-        let most = groups.iter().filter(|group| group.name.starts_with('/') && group.count > 1);
-        if let Some(most) = most.max_by_key(|group| group.count) {
-            let _ = write!(text, "; {} of them on {}", most.count, self.path(&most.name));
-        }
-        if let Some((remedy, count, _)) = remedies(&history.hangs).first()
-            && let Some(command) = remedy.advice().command
-        {
-            let _ = write!(text, "; what mends {count}: {command}");
-        }
-        text.push_str(". See: unjank hangs --since yesterday.");
-        text.push_str(&damage);
         text
     }
 
@@ -309,76 +270,6 @@ impl HangTextStyle<'_> {
         text.push_str(&table.render(self.width, self.paint));
         text
     }
-
-    /// Writes a comparison of what is in `stored`.
-    #[must_use]
-    pub fn comparison(
-        &self,
-        comparison: &RateComparison,
-        moment: &str,
-        stored: &StoredHistory,
-        now_ns: u64,
-    ) -> String {
-        let RateComparison { before, after, ratio, difference } = comparison;
-        let verdict = match difference {
-            RateDifference::Fewer => format!("Fewer hangs since {moment}."),
-            RateDifference::More => format!("More hangs since {moment}."),
-            RateDifference::None => format!("No clear difference before and after {moment}."),
-            RateDifference::NotEnough => {
-                format!("Too little was watched before or after {moment} to compare.")
-            }
-            RateDifference::Erased => {
-                format!(
-                    "Cannot compare before and after {moment}: a program was erased, and its hangs are missing. To compare one program: --program NAME"
-                )
-            }
-        };
-        let mut lines = vec![verdict];
-        let rate = |name: &str, rate: &HangRate| {
-            let an_hour =
-                rate.an_hour().map_or(String::new(), |rate| format!("{rate:.2} an hour, "));
-            format!(
-                "{name}: {} in {} of watching, {an_hour}{} in all",
-                counted(usize::try_from(rate.hangs).unwrap_or(usize::MAX), "hang"),
-                long_time(rate.watched_ns),
-                time(rate.total_ns)
-            )
-        };
-        lines.push(rate("before", before));
-        lines.push(rate("after", after));
-        if let Some((point, low, high)) = ratio {
-            let figure = |value: &Option<f64>| {
-                value.map_or("without bound".to_owned(), |value| format!("{value:.2}"))
-            };
-            lines.push(format!(
-                "the rate after by the rate before: {} [{} … {}], 95 %",
-                figure(point),
-                figure(low),
-                figure(high)
-            ));
-        }
-        lines.extend(stored.erased_before(now_ns).map(|before_ns| self.erased(before_ns)));
-        lines.extend(stored.damage());
-        self.paragraphs(&lines)
-    }
-}
-
-/// Returns what mends some of the hangs: for how many, and how much time they took; the most time first.
-#[must_use]
-pub fn remedies(hangs: &[Hang]) -> Vec<(HangRemedy, usize, u64)> {
-    let mut found: std::collections::BTreeMap<HangRemedy, (usize, u64)> =
-        std::collections::BTreeMap::new();
-    for hang in hangs {
-        if let Some(remedy) = remedy(hang) {
-            let (count, total) = found.entry(remedy).or_default();
-            *count += 1;
-            *total = total.saturating_add(hang.length_ns);
-        }
-    }
-    let mut found: Vec<(HangRemedy, usize, u64)> =
-        found.into_iter().map(|(remedy, (count, total))| (remedy, count, total)).collect();
-    found.sort_by_key(|(_, _, total)| std::cmp::Reverse(*total));
-    found
 }
 
 /// Returns what to say of the recorder below a list; nothing while all is well. `is_counted`: the records tell of a time that was

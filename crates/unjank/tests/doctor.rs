@@ -126,6 +126,7 @@ fn all_probes_run_without_a_bus_and_nothing_is_changed() {
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     let document = json(&output);
     assert_eq!(document["schema"], "unjank.doctor/1");
+    assert!(document["hangs"].is_null(), "hangs were never recorded here");
     assert_eq!(document["bad"].as_bool(), Some(output.status.code() == Some(1)));
     assert_eq!(finding(&document, "sync (")["kind"], "time");
     assert_eq!(finding(&document, "replace a file")["kind"], "time");

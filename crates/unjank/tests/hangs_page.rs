@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use hangs::history::{HangHistory, TimeSpan};
 use hangs::model::{Hang, HangCause, UnseenParts};
 use hangs::page::render_page;
+use hangs::remedy::AppliedRemedies;
 use hangs::store::StoredHistory;
 use hangs::text::HangTextStyle;
 use jiff::Zoned;
@@ -59,7 +60,8 @@ fn page() -> String {
     let now: Zoned = "2026-11-21T12:00:00+01:00[+01:00]".parse().unwrap();
     let history = HangHistory::select(&stored, TimeSpan::ALL, None, u64::MAX);
     let paint = Paint::new(false, Charset::Unicode);
-    let style = HangTextStyle { home: None, now: &now, paint, width: 80 };
+    let applied = &AppliedRemedies::NONE;
+    let style = HangTextStyle { home: None, now: &now, paint, width: 80, applied };
     let provenance =
         Provenance::of_this_machine("unjank hangs timeline".to_owned(), SystemTime::UNIX_EPOCH);
     render_page(&history, TimeSpan::ALL, "today", &style, &provenance)

@@ -46,6 +46,7 @@ mod documented_lines;
 mod few_processes;
 mod hang_notifications;
 mod hangs_export;
+mod hangs_mended;
 mod hangs_page;
 mod host_attacks;
 mod host_conformance;

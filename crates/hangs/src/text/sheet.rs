@@ -9,7 +9,6 @@ use report::table::{Align, TextTable};
 
 use super::{HangTextStyle, time};
 use crate::model::{DiskUse, DiskUser, Hang, HangChain, HangHop, ObjectKind};
-use crate::remedy::{HangRemedy, remedy};
 
 impl HangTextStyle<'_> {
     /// Writes everything about one hang.
@@ -124,11 +123,8 @@ impl HangTextStyle<'_> {
         for sentence in hang.unseen.sentences(!hang.frames.is_empty()) {
             let _ = write!(text, "\n{}", wrap(sentence, self.width, ""));
         }
-        if let Some(advice) = remedy(hang).map(HangRemedy::advice) {
-            let _ = write!(text, "\nWhat mends it: {}\n", advice.text);
-            if let Some(command) = advice.command {
-                let _ = writeln!(text, "  {}", self.paint.set(Tone::Strong, &command));
-            }
+        if let Some(advice) = self.advice(hang) {
+            let _ = write!(text, "\n{advice}");
         }
         text
     }

@@ -2,17 +2,32 @@
 
 use super::sheet::hop_sentence;
 use super::*;
-use crate::history::WatchCoverage;
+use crate::compare::{ComparedHangs, HangRate};
+use crate::history::{HangGrouping, WatchCoverage, group};
 use crate::model::{CallShare, DiskUse, DiskUser, HangChain, HangHop, ProgramSteps, UnseenParts};
+use crate::remedy::HangRemedy;
+use crate::store::StoredHistory;
+use crate::summary::HangSummary;
 use report::text::Charset;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// What `write` returns with a style at two o'clock.
 fn styled<T>(write: impl FnOnce(&HangTextStyle<'_>) -> T) -> T {
+    styled_beside(&AppliedRemedies::NONE, write)
+}
+
+/// The same beside what is on.
+fn styled_beside<T>(applied: &AppliedRemedies, write: impl FnOnce(&HangTextStyle<'_>) -> T) -> T {
     let now = Timestamp::from_second(7200).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
     let paint = Paint::new(false, Charset::Ascii);
-    write(&HangTextStyle { home: None, now: &now, paint, width: 80 })
+    write(&HangTextStyle {
+        home: Some(Path::new("/home/ana")),
+        now: &now,
+        paint,
+        width: 80,
+        applied,
+    })
 }
 
 fn verdict(history: &HangHistory) -> Vec<String> {
@@ -25,7 +40,9 @@ fn a_comparison_says_what_was_erased() {
     let rate = HangRate { hangs: 0, watched_ns: 0, total_ns: 0, has_erased_program: false };
     let compared = crate::compare::compare(rate, rate);
     let told = |stored: &StoredHistory| {
-        styled(|style| style.comparison(&compared, "01:00", stored, 7200 * SECOND))
+        let counted = &ComparedHangs::default();
+        let told = ComparedText { moment: "01:00", counted, all: None, note: None };
+        styled(|style| style.comparison(&compared, told, stored, 7200 * SECOND))
     };
     assert!(!told(&StoredHistory::default()).contains("Erased"));
     let erased_before_ns = Some(3600 * SECOND);
@@ -167,7 +184,8 @@ fn no_text_of_a_record_is_obeyed_by_a_terminal() {
                 let groups = group(&history.hangs, grouping);
                 texts.push(styled(|style| style.top(&history, &groups, today, "today", name)));
             }
-            texts.push(styled(|style| style.yesterday(&history)));
+            let summary = HangSummary::of(&history, &AppliedRemedies::NONE);
+            texts.push(styled(|style| style.yesterday(&summary)));
             for text in texts {
                 let is_bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
                 assert!(!text.contains(is_bad), "{text:?}");
@@ -389,4 +407,118 @@ fn nobody_is_told_to_switch_on_what_is_on_or_that_what_runs_did_not_run() {
     assert!(recorder_hint(false, true, || false).unwrap().ends_with("unjank setup hangs"));
     let on = recorder_hint(false, false, || true).unwrap();
     assert!(on.contains("although it is switched on") && !on.contains("unjank setup"), "{on}");
+}
+
+/// A hang that waits for the sync of a file.
+fn sync_of(number: u64, program: &str, path: &str, device: &str) -> Hang {
+    let mut hang = hostile(HangCause::Sync, ObjectKind::File);
+    (hang.number, hang.program) = (number, program.to_owned());
+    (hang.frames, hang.blamed, hang.chain, hang.disk_use) = (Vec::new(), None, None, None);
+    let object = CallObject {
+        kind: ObjectKind::File,
+        name: path.to_owned(),
+        file_system: "ext4".to_owned(),
+        device: device.to_owned(),
+    };
+    hang.calls = vec![CallShare {
+        call: "fsync".to_owned(),
+        blocked_ns: SECOND,
+        seen: 1,
+        object: Some(object),
+    }];
+    hang
+}
+
+const LIST: &str = "/home/ana/.local/share/recently-used.xbel";
+
+#[test]
+fn yesterdays_sentence_names_the_file_its_disk_the_programs_and_what_mends_it() {
+    let hangs = vec![
+        sync_of(1, "dolphin", &format!("{LIST}.A1b2C3"), "vda2"),
+        sync_of(2, "dolphin (helper)", &format!("{LIST}.lock"), "vda2"),
+        sync_of(3, "kate", LIST, "vda2"),
+        sync_of(4, "notes", "/home/ana/notes", "vda2"),
+    ];
+    let mut history = HangHistory { hangs, ..an_hour(600) };
+    let told = |history: &HangHistory, applied: &AppliedRemedies| {
+        styled_beside(applied, |style| style.yesterday(&HangSummary::of(history, applied)))
+    };
+    let none = AppliedRemedies::NONE;
+    assert_eq!(
+        told(&history, &none),
+        "Yesterday 4 hangs in 10 min of watching, the longest 1.00 s (dolphin); 3 of them on ~/.local/share/recently-used.xbel on vda2 by 2 programs; what mends 3: unjank setup relax. See: unjank hangs --since yesterday."
+    );
+    history.hangs.truncate(2);
+    let text = told(&history, &none);
+    assert!(
+        text.contains("2 of them on ~/.local/share/recently-used.xbel on vda2 by dolphin;"),
+        "{text}"
+    );
+    let later = AppliedRemedies::new(vec![(HangRemedy::Relax, Some(6000 * SECOND))]);
+    let text = told(&history, &later);
+    assert!(text.contains("; what mends 2 is on since: unjank hangs compare relax."), "{text}");
+    history.hangs.insert(0, sync_of(5, "gedit", &format!("{LIST}.A1b2C3"), "sda1"));
+    let before = AppliedRemedies::new(vec![(HangRemedy::Relax, Some(SECOND))]);
+    let text = told(&history, &before);
+    assert!(text.contains(" on 2 disks by 2 programs; "), "{text}");
+    assert!(!text.contains("unjank setup relax"), "it is on: {text}");
+}
+
+#[test]
+fn what_is_on_is_not_told_to_be_switched_on_and_whether_it_helped_is_told() {
+    let hang = sync_of(1, "gedit", &format!("{LIST}.A1b2C3"), "vda2");
+    let history = HangHistory { hangs: vec![hang.clone()], ..an_hour(600) };
+    let told = |since_ns: Option<Option<u64>>| {
+        let on = since_ns.map(|since_ns| (HangRemedy::Relax, since_ns));
+        let applied = AppliedRemedies::new(on.into_iter().collect());
+        let texts = styled_beside(&applied, |style| {
+            [style.sheet(&hang), style.list(&history, TimeSpan::ALL, "today", 9)]
+        });
+        texts.map(|text| text.replace('\n', " "))
+    };
+    for text in told(None) {
+        assert!(text.contains("unjank setup relax"), "{text}");
+    }
+    // The hang began at one o'clock.
+    for text in told(Some(Some(5400 * SECOND))) {
+        assert!(!text.contains("unjank setup"), "{text}");
+        assert!(text.contains("01:30") && text.contains("unjank hangs compare relax"), "{text}");
+    }
+    for since_ns in [Some(1800 * SECOND), None] {
+        for text in told(Some(since_ns)) {
+            assert!(!text.contains("unjank setup"), "{text}");
+            assert!(text.contains("relax is on and did not help"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_comparison_says_which_hangs_are_counted() {
+    let rate = |hangs| HangRate {
+        hangs,
+        watched_ns: 36_000 * SECOND,
+        total_ns: SECOND,
+        has_erased_program: false,
+    };
+    let compared = crate::compare::compare(rate(40), rate(2));
+    let counted = ComparedHangs {
+        program: Some("kate".to_owned()),
+        file: Some(LIST.to_owned()),
+        cause: Some(HangCause::Sync),
+        part: Some("relax".to_owned()),
+    };
+    let told = ComparedText {
+        moment: "relax was switched on at 01:00",
+        counted: &counted,
+        all: Some((rate(100), rate(60))),
+        note: Some("A note."),
+    };
+    let stored = StoredHistory::default();
+    let text = styled(|style| style.comparison(&compared, told, &stored, 7200 * SECOND));
+    let text = text.replace('\n', " ");
+    let verdict = "Fewer hangs of kate on ~/.local/share/recently-used.xbel (waiting until a disk has stored data) that relax mends since relax was switched on at 01:00.";
+    assert!(text.starts_with(verdict), "{text}");
+    for part in ["before: 40 hangs", "after: 2 hangs", "all hangs, before: 100", "A note."] {
+        assert!(text.contains(part), "{text}");
+    }
 }

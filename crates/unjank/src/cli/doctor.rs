@@ -69,6 +69,7 @@ impl Doctor {
         });
         progress.end();
         let provenance = Provenance::of_this_machine(super::command_line(), clock.now());
+        diagnosis.hangs = self.only.is_empty().then(super::hangs::yesterday).flatten();
         keep_figures(&mut diagnosis, &machine, &provenance.date, self.only.is_empty());
         let written = page.map(|file| file.write(&page::render(&diagnosis, &provenance)));
         self.print(&diagnosis, &provenance)?;
@@ -86,10 +87,7 @@ impl Doctor {
             })?
         } else {
             let (width, paint) = (screen::width(), screen::paint());
-            let hangs = super::hangs::yesterday().filter(|_| self.only.is_empty());
-            let hangs = hangs.map(|text| wrap(&text, width, "") + "\n");
-            let mut output = hangs.unwrap_or_default();
-            output.push_str(&text::render(diagnosis, width, paint));
+            let mut output = text::render(diagnosis, width, paint);
             output.push('\n');
             for line in provenance.lines() {
                 output.push_str(&paint.set(Tone::Dim, wrap(&line, width, "").trim_end()));

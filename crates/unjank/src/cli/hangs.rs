@@ -1,23 +1,28 @@
 //! `unjank hangs`: what froze, for how long and on what; declared here, done and written by the crate `hangs`.
 
+mod applied;
+mod compare;
 mod notify;
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ::hangs::compare::{HangRate, compare};
 use ::hangs::history::{HangGrouping, HangHistory, TimeSpan, group};
-use ::hangs::json::{HangComparisonDocument, HangDocument, HangListDocument, HangTopDocument};
+use ::hangs::json::{HangDocument, HangListDocument, HangTopDocument};
 use ::hangs::recorder::{RecorderError, RecorderOptions, SourceChange, ThreadSource, record};
+use ::hangs::remedy::AppliedRemedies;
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
+use ::hangs::summary::HangSummary;
 use ::hangs::text::{HangTextStyle, erased_text, kept_text, number, recorder_hint};
 use ::hangs::watch::HangWatcher;
 use ::setup::SetupPart;
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
+use doctor::RecordedHangs;
 use jiff::Zoned;
 use recents::RecentsFiles;
 use report::paragraph::wrap;
@@ -26,6 +31,7 @@ use report::text::visible;
 use store::disk::Disk;
 use sys::clock::{Clock, SystemClock};
 
+use self::compare::Comparison;
 use self::notify::HangNotifier;
 use super::new_file::NewFile;
 use super::screen::sayln;
@@ -75,18 +81,8 @@ enum Command {
         #[arg(long)]
         notify: bool,
     },
-    /// Compare the rate of hangs before and after a moment
-    Compare {
-        /// The moment: yesterday, 10:30, 3 days, 2026-11-21T10:30.
-        #[arg(value_name = "MOMENT")]
-        at: String,
-        /// Only hangs of this program.
-        #[arg(long, value_name = "NAME", value_parser = program_name())]
-        program: Option<String>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Compare the rate of hangs before and after a moment, or a part that was switched on
+    Compare(Comparison),
     /// Write a page with a lane for each program
     Timeline {
         /// The file; it must not exist.
@@ -239,12 +235,19 @@ struct Session {
     dir: PathBuf,
     now: Zoned,
     home: Option<PathBuf>,
+    applied: OnceCell<AppliedRemedies>,
 }
 
 impl Session {
     fn open() -> Result<Session, Error> {
         let now = moment::local(SystemClock::start().now());
-        Ok(Session { disk: store::disk::real(), dir: directory()?, now, home: absolute("HOME") })
+        let (disk, home) = (store::disk::real(), absolute("HOME"));
+        Ok(Session { disk, dir: directory()?, now, home, applied: OnceCell::new() })
+    }
+
+    /// Returns what is on of that which removes causes.
+    fn applied(&self) -> &AppliedRemedies {
+        self.applied.get_or_init(applied::applied)
     }
 
     fn stored(&self) -> Result<StoredHistory, Error> {
@@ -260,17 +263,14 @@ impl Session {
 
     fn style(&self) -> HangTextStyle<'_> {
         let (paint, width) = (screen::paint(), screen::width());
-        HangTextStyle { home: self.home.as_deref(), now: &self.now, paint, width }
+        let (home, applied) = (self.home.as_deref(), self.applied());
+        HangTextStyle { home, now: &self.now, paint, width, applied }
     }
 
     /// Says why nothing new is recorded, where that is so. `is_counted`: the records tell of a time that was watched.
     fn hint(&self, out: &mut impl Write, is_counted: bool) -> Result<(), Error> {
         let is_running = hang_store::running_recorder(&*self.disk, &self.dir).is_some();
-        let is_on = || {
-            let states = setup_state::of_session();
-            states.into_iter().any(|(part, state)| part == SetupPart::Hangs && state.is_on())
-        };
-        if let Some(hint) = recorder_hint(is_running, is_counted, is_on) {
+        if let Some(hint) = recorder_hint(is_running, is_counted, is_switched_on) {
             out.write_all(wrap(hint, screen::width(), "").as_bytes())?;
         }
         Ok(())
@@ -291,9 +291,7 @@ impl Hangs {
             Some(Command::Show { number, json }) => show(&session, number, json),
             Some(Command::Top { by, which, json }) => top(&session, by, &which, json),
             Some(Command::Watch { notify }) => watch(&session, notify),
-            Some(Command::Compare { at, program, json }) => {
-                comparison(&session, &at, program.as_deref(), json)
-            }
+            Some(Command::Compare(comparison)) => comparison.run(&session),
             Some(Command::Timeline { output, which }) => timeline(&session, &output, &which),
             Some(Command::Forget { which }) => forget(&session, &which),
             Some(Command::Export { arguments }) => {
@@ -304,22 +302,34 @@ impl Hangs {
     }
 }
 
-/// Returns a sentence about yesterday's hangs, if a recorder runs or ran then.
-pub(super) fn yesterday() -> Option<String> {
+/// Returns what is told of yesterday's hangs, if recording is on, or was then.
+pub(super) fn yesterday() -> Option<RecordedHangs> {
     let session = Session::open().ok()?;
     let [from_ns, to_ns] = ["yesterday", "today"].map(|text| parsed(text, &session.now).ok());
     let span = TimeSpan { from_ns: from_ns?, to_ns: to_ns?.saturating_sub(1) };
     let history =
         HangHistory::select(&session.stored().ok()?, span, None, nanoseconds(&session.now));
-    let is_on = hang_store::running_recorder(&*session.disk, &session.dir).is_some();
-    let is_told = is_on || history.coverage.recorder_ns > 0 || history.damage.is_some();
-    is_told.then(|| session.style().yesterday(&history))
+    let is_told = history.coverage.recorder_ns > 0
+        || history.damage.is_some()
+        || hang_store::running_recorder(&*session.disk, &session.dir).is_some()
+        || is_switched_on();
+    if !is_told {
+        return None;
+    }
+    let summary = HangSummary::of(&history, session.applied());
+    let sentence = session.style().yesterday(&summary);
+    Some(RecordedHangs { sentence, facts: serde_json::to_value(&summary).ok()? })
+}
+
+fn is_switched_on() -> bool {
+    let states = setup_state::of_session();
+    states.into_iter().any(|(part, state)| part == SetupPart::Hangs && state.is_on())
 }
 
 fn list(session: &Session, listing: &Listing) -> Result<Verdict, Error> {
     let (history, span, name) = session.select(&listing.which)?;
     if listing.json {
-        document::print("unjank.hangs/1", &HangListDocument::of(&history))?;
+        document::print("unjank.hangs/1", &HangListDocument::of(&history, session.applied()))?;
         return Ok(Verdict::Yes);
     }
     print(&session.style().list(&history, span, &name, listing.limit))?;
@@ -340,7 +350,9 @@ fn show(session: &Session, number: u64, json: bool) -> Result<Verdict, Error> {
         return Ok(Verdict::No);
     };
     match json {
-        true => document::print("unjank.hangs.show/1", &HangDocument::of(hang))?,
+        true => {
+            document::print("unjank.hangs.show/1", &HangDocument::beside(hang, session.applied()))?
+        }
         false => print(&session.style().sheet(hang))?,
     }
     Ok(Verdict::Yes)
@@ -370,45 +382,14 @@ fn watch(session: &Session, notify: bool) -> Result<Verdict, Error> {
     let mut watcher = watcher.map_err(failed("read the hangs"))?;
     watcher.run(&end, &mut |hang| {
         if let Some(notifier) = &mut notifier {
-            return notifier.show(hang, &session.style());
+            // Parts are switched on while it watches.
+            let applied = applied::applied();
+            return notifier.show(hang, &HangTextStyle { applied: &applied, ..session.style() });
         }
         let mut out = screen::stdout();
         writeln!(out, "{}  {}", hang.number, session.style().line(hang))?;
         out.flush()
     })?;
-    Ok(Verdict::Yes)
-}
-
-fn comparison(
-    session: &Session,
-    at: &str,
-    program: Option<&str>,
-    json: bool,
-) -> Result<Verdict, Error> {
-    let moment = parsed(at, &session.now)?;
-    if moment > nanoseconds(&session.now) {
-        return Err(Error::new(FailureCategory::User, "compare the rate of hangs")
-            .hint("the moment has to be in the past"));
-    }
-    let stored = session.stored()?;
-    let rate = |from_ns, to_ns| {
-        let span = TimeSpan { from_ns, to_ns };
-        HangRate::of(&HangHistory::select(&stored, span, program, nanoseconds(&session.now)))
-    };
-    let compared = compare(rate(0, moment.saturating_sub(1)), rate(moment, u64::MAX));
-    if json {
-        let document =
-            HangComparisonDocument::of(moment, compared, &stored, nanoseconds(&session.now));
-        document::print("unjank.hangs.compare/1", &document)?;
-    } else {
-        let style = session.style();
-        print(&style.comparison(
-            &compared,
-            &style.moment(moment),
-            &stored,
-            nanoseconds(&session.now),
-        ))?;
-    }
     Ok(Verdict::Yes)
 }
 
@@ -539,7 +520,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let now: Zoned = "2026-11-21T13:30:00+00:00[UTC]".parse().unwrap();
         let (disk, dir) = (store::disk::real(), dir.path().join("none"));
-        let session = Session { disk, dir, now, home: None };
+        let session = Session { disk, dir, now, home: None, applied: OnceCell::new() };
         let erase = |since: Option<&str>, until: Option<&str>| {
             let (since, until) = (since.map(str::to_owned), until.map(str::to_owned));
             forget(&session, &Selection { since, until, all: false, program: None })
@@ -562,18 +543,5 @@ mod tests {
         };
         assert_eq!(parse(b"caf\xe9").unwrap(), "caf\u{fffd}");
         assert!(parse(b"").is_err());
-    }
-
-    #[test]
-    fn rates_before_and_after_a_moment_that_is_to_come_are_not_compared() {
-        let dir = tempfile::tempdir().unwrap();
-        let session = Session {
-            disk: store::disk::real(),
-            dir: dir.path().to_owned(),
-            now: Zoned::now(),
-            home: None,
-        };
-        let error = comparison(&session, "9000-01-01", None, true).unwrap_err();
-        assert!(error.to_string().contains("compare the rate of hangs"), "{error}");
     }
 }

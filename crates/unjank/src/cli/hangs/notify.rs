@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use ::hangs::model::Hang;
-use ::hangs::remedy::remedy;
 use ::hangs::text::HangTextStyle;
 use bus::client::blocking::BlockingClient;
 use bus::client::{ClientError, Notification};
@@ -90,7 +89,7 @@ fn texts(hang: &Hang, style: &HangTextStyle<'_>) -> (String, String) {
     let length = figure::duration(Duration::from_nanos(hang.length_ns));
     let summary = format!("{} froze {length}", style.others(&hang.program));
     let mut body = style.reason(hang);
-    if let Some(command) = remedy(hang).and_then(|remedy| remedy.advice().command) {
+    if let Some(command) = style.command(hang) {
         body.push_str("\nTo mend it: ");
         body.push_str(&command);
     }

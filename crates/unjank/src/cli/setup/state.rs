@@ -1,12 +1,14 @@
 //! Which parts are on here, and by whom.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use ::setup::gsettings::GSETTINGS_FILE;
 use ::setup::plan::RELAX_FILE;
 use ::setup::{Installation, SetupError, SetupLayout, SetupPart};
 use host::activation;
 use jobs::adoption;
+use store::disk::Disk;
 
 use super::place;
 use crate::cli::service_files::service_directories;
@@ -46,19 +48,56 @@ pub(super) fn unread() -> Option<SetupError> {
     Installation::read(&*store::disk::real(), layout, 0).err()
 }
 
+/// Returns what this user has switched on. A manifest that cannot be read counts as none.
+fn of_user(disk: &dyn Disk) -> Option<Installation<'_>> {
+    let own = rustix::process::geteuid().as_raw();
+    let layout = SetupLayout::of_user(&place::directories()?);
+    Installation::read(disk, layout, own).ok()
+}
+
+/// Returns what is on for every user.
+fn of_systems(disk: &dyn Disk) -> Vec<Installation<'_>> {
+    let layouts = ["/usr/local", "/usr"].map(|prefix| SetupLayout::of_system(prefix.as_ref()));
+    layouts.into_iter().filter_map(|layout| Installation::read(disk, layout, 0).ok()).collect()
+}
+
+/// Returns since when a part is on in an installation, if it is on there: as it recorded, or of an earlier version by the oldest of the
+/// part's files, which is too late if an upgrade has changed all of them.
+fn since(installation: &Installation<'_>, part: SetupPart) -> Option<Option<SystemTime>> {
+    let oldest = || {
+        let paths = installation.paths(part);
+        let times = paths.iter().filter_map(|path| path.symlink_metadata().ok()?.modified().ok());
+        times.min()
+    };
+    installation.is_on(part).then(|| installation.since(part).or_else(oldest))
+}
+
+/// Returns since when a part is on for this user, if this user has switched it on. `None` inside if nobody knows.
+pub(crate) fn on_for_user_since(part: SetupPart) -> Option<Option<SystemTime>> {
+    let disk = store::disk::real();
+    of_user(&*disk).and_then(|user| since(&user, part))
+}
+
+/// Returns since when a part is on, if it is: the user's own counts before that for every user.
+pub(crate) fn on_since(part: SetupPart) -> Option<Option<SystemTime>> {
+    let recorded = on_for_user_since(part).or_else(|| on_for_all_since(part));
+    recorded.or_else(|| {
+        let layout = place::directories().as_ref().map(SetupLayout::of_user);
+        is_there(part, layout.as_ref()).then_some(None)
+    })
+}
+
+/// Returns since when a part is on for every user, if it is.
+pub(crate) fn on_for_all_since(part: SetupPart) -> Option<Option<SystemTime>> {
+    let disk = store::disk::real();
+    of_systems(&*disk).iter().find_map(|system| since(system, part))
+}
+
 /// Returns the state of every part in this session. A manifest that cannot be read counts as none.
 pub(crate) fn of_session() -> Vec<(SetupPart, PartState)> {
     let disk = store::disk::real();
-    let own = rustix::process::geteuid().as_raw();
-    let directories = place::directories();
-    let layout = directories.as_ref().map(SetupLayout::of_user);
-    let user = layout.clone().and_then(|layout| Installation::read(&*disk, layout, own).ok());
-    let systems: Vec<Installation<'_>> = ["/usr/local", "/usr"]
-        .into_iter()
-        .filter_map(|prefix| {
-            Installation::read(&*disk, SetupLayout::of_system(prefix.as_ref()), 0).ok()
-        })
-        .collect();
+    let layout = place::directories().as_ref().map(SetupLayout::of_user);
+    let (user, systems) = (of_user(&*disk), of_systems(&*disk));
     let state = |part: SetupPart| {
         if user.as_ref().is_some_and(|user| user.is_on(part)) {
             PartState::User
