@@ -8,6 +8,7 @@ mod crash_publish;
 mod crash_snapshots;
 mod generation_dconf;
 mod journal_bytes;
+mod journal_follow;
 mod journal_format;
 mod journal_real;
 mod preallocated_real;

@@ -131,6 +131,17 @@ pub trait AppendFile: Debug + Send {
     /// As `read(2)`.
     fn read_start(&self, len: u64) -> io::Result<Vec<u8>>;
 
+    /// Reads up to `len` bytes at `at`, fewer where the file ends.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`.
+    fn read_part(&self, at: u64, len: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = self.read_from(at)?;
+        bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(bytes)
+    }
+
     /// Describes this file, whether or not it still has a name.
     ///
     /// # Errors

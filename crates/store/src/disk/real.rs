@@ -327,6 +327,10 @@ impl AppendFile for RealAppend {
         read_exactly(&self.0, 0, len)
     }
 
+    fn read_part(&self, at: u64, len: u64) -> io::Result<Vec<u8>> {
+        read_exactly(&self.0, at, len)
+    }
+
     fn stat(&self) -> io::Result<FileStat> {
         stat_of(&self.0)
     }

@@ -152,8 +152,8 @@ pub(super) fn slot_at(bytes: &[u8], at: u64) -> Slot {
     slot.unwrap_or(NO_SLOT)
 }
 
-/// Reads a whole journal.
-pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
+/// Returns the header that counts of a journal, or of the beginning of one, with its slot; `None` if both are lost.
+pub(super) fn newest_header(bytes: &[u8]) -> Result<Option<(Header, usize)>, Unreadable> {
     let mut newest: Option<(Header, usize)> = None;
     for (slot, at) in SLOT_AT.into_iter().enumerate() {
         match Header::decode(bytes, at) {
@@ -166,6 +166,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
             Decoded::Valid(_) | Decoded::Broken => {}
         }
     }
+    Ok(newest)
+}
+
+/// Reads a whole journal.
+pub(super) fn read(bytes: &[u8]) -> Result<Contents, Unreadable> {
+    let newest = newest_header(bytes)?;
     let frames: Vec<Frame<'_>> = frames(bytes, FRAMES_AT).collect();
     let Unread { is_torn, bytes: damaged_bytes } = unread(bytes, &frames);
     let Some((header, slot)) = newest else {
@@ -333,6 +339,48 @@ fn frames(bytes: &[u8], at: u64) -> impl Iterator<Item = Frame<'_>> {
             at += if zeros { ZEROS.len() } else { 1 };
         }
         None
+    })
+}
+
+/// What the beginning of a frame says, which may be written in part, or be no frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameHeader {
+    /// The length of its payload, in bytes.
+    pub(super) payload: u32,
+    pub(super) sequence: u64,
+    /// How many records it has.
+    pub(super) records: u32,
+    /// The checksum of the frame.
+    pub(super) crc: u32,
+    /// The checksum of the beginning itself, without that of the frame.
+    pub(super) own_crc: u32,
+}
+
+impl FrameHeader {
+    /// Returns how much of the file the frame takes.
+    pub(super) fn len(&self) -> u64 {
+        (FRAME_HEADER_LEN as u64 + u64::from(self.payload)).next_multiple_of(ALIGNMENT as u64)
+    }
+}
+
+/// Finds the first frame of this header, from a sequence number on, that begins in a part of a journal, with its place there. The part
+/// begins where a frame may begin.
+pub(super) fn find_frame(
+    bytes: &[u8],
+    header: &Header,
+    least: u64,
+) -> Option<(usize, FrameHeader)> {
+    (0..bytes.len()).step_by(ALIGNMENT).find_map(|at| {
+        let frame = slice(bytes, at, FRAME_HEADER_LEN)?;
+        let is_of_header = frame[..4] == FRAME_MAGIC
+            && (u64_at(frame, 8), u64_at(frame, 16)) == (header.salt, header.epoch);
+        let (payload, sequence) = (u32_at(frame, 4), u64_at(frame, 24));
+        let is_it = is_of_header && sequence >= least && usize_of(payload.into()) <= MAX_PAYLOAD;
+        is_it.then(|| {
+            let (records, crc) = (u32_at(frame, 32), u32_at(frame, 36));
+            let own_crc = crc32c::crc32c(&frame[..36]);
+            (at, FrameHeader { payload, sequence, records, crc, own_crc })
+        })
     })
 }
 

@@ -9,6 +9,7 @@
 //! block that a torn write could take along.
 
 mod checksum;
+mod follow;
 mod format;
 pub mod shared;
 
@@ -19,6 +20,7 @@ use crate::disk::{Disk, LogFile};
 use crate::publish::{PublishError, publish};
 use format::{FRAMES_AT, Header, SLOT_AT, Unreadable};
 
+pub use follow::{JournalFollower, JournalNews};
 pub use format::DamagedRange;
 
 /// The least and the most that a full file grows by; in between it doubles.
