@@ -208,6 +208,7 @@ mod tests {
                 unseen: hangs::model::UnseenParts::default(),
                 chain: None,
                 disk_use: None,
+                kernel_functions: Vec::new(),
             };
             stored.hangs.insert(*number, hang);
         }

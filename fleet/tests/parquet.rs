@@ -351,8 +351,13 @@ pub(crate) fn followed_hang(number: u64) -> Hang {
     let user =
         DiskUser { program: "tar".to_owned(), process: 9, read_bytes: 4096, written_bytes: 8192 };
     let programs = vec![user];
-    followed.disk_use =
-        Some(DiskUse { counted_ns: 1, read_bytes: 20_000, written_bytes: 1, programs });
+    followed.disk_use = Some(DiskUse {
+        counted_ns: 1,
+        read_bytes: 20_000,
+        written_bytes: 1,
+        programs,
+        ..DiskUse::default()
+    });
     followed
 }
 

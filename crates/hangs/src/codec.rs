@@ -8,13 +8,16 @@ use std::sync::Arc;
 use trace::report::account::TimeParts;
 
 use crate::model::{
-    CallObject, CallShare, DiskUse, DiskUser, Hang, HangCause, HangChain, HangFrame, HangHop,
-    HangRecord, ObjectKind, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
+    CallObject, CallShare, CountedProcesses, DiskUse, DiskUser, Hang, HangCause, HangChain,
+    HangFrame, HangHop, HangRecord, ObjectKind, ProgramSteps, StepHistogram, UnseenParts,
+    WatchedPeriod,
 };
 
-/// The version of the fields that is written. The one before does not say what disks did, the second one does not tell the processes of a
-/// program apart, the first one has hangs without chains.
-const VERSION: u8 = 4;
+/// The version of the fields that is written. The one before has no functions of the kernel, the third one does not say what disks did,
+/// the second one does not tell the processes of a program apart, the first one has hangs without chains.
+const VERSION: u8 = 5;
+/// The first version that has functions of the kernel, and says which processes were looked at for what disks did.
+const OF_KERNEL: u8 = 5;
 /// The first version that says what disks did.
 const OF_DISKS: u8 = 4;
 /// The first version that tells processes apart.
@@ -37,6 +40,8 @@ pub const MAX_CALLS: usize = 8;
 pub const MAX_HOPS: usize = 16;
 /// The most programs that used disks during a hang.
 pub const MAX_DISK_USERS: usize = 3;
+/// The most functions of the kernel.
+pub const MAX_KERNEL_FUNCTIONS: usize = 16;
 /// The most programs of a period.
 pub const MAX_PROGRAMS: usize = 512;
 /// The most bytes of a record.
@@ -254,10 +259,13 @@ fn write_hang(out: &mut RecordWriter, hang: &Hang) {
                 out.number(number);
             }
         });
+        let counted = CountedProcesses::ALL.iter().position(|known| *known == used.processes);
+        out.number(counted.unwrap_or(0) as u64);
     }
+    out.list(&hang.kernel_functions, MAX_KERNEL_FUNCTIONS, |out, name| out.text(name));
 }
 
-fn read_disk_use(reader: &mut RecordReader<'_>) -> Option<DiskUse> {
+fn read_disk_use(reader: &mut RecordReader<'_>, version: u8) -> Option<DiskUse> {
     Some(DiskUse {
         counted_ns: reader.number()?,
         read_bytes: reader.number()?,
@@ -270,6 +278,10 @@ fn read_disk_use(reader: &mut RecordReader<'_>) -> Option<DiskUse> {
                 written_bytes: reader.number()?,
             })
         })?,
+        processes: match version < OF_KERNEL {
+            true => CountedProcesses::All,
+            false => *CountedProcesses::ALL.get(usize::try_from(reader.number()?).ok()?)?,
+        },
     })
 }
 
@@ -363,8 +375,12 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
         false => None,
     };
     let disk_use = match version >= OF_DISKS && reader.flag()? {
-        true => Some(read_disk_use(reader)?),
+        true => Some(read_disk_use(reader, version)?),
         false => None,
+    };
+    let kernel_functions = match version < OF_KERNEL {
+        true => Vec::new(),
+        false => reader.list(MAX_KERNEL_FUNCTIONS, RecordReader::text)?,
     };
     Some(Hang {
         number,
@@ -385,6 +401,7 @@ fn read_hang(reader: &mut RecordReader<'_>, version: u8) -> Option<Hang> {
         unseen,
         chain,
         disk_use,
+        kernel_functions,
     })
 }
 

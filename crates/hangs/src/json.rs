@@ -64,6 +64,7 @@ pub struct HangDocument<'a> {
     unseen: Vec<&'static str>,
     chain: Option<&'a HangChain>,
     disk_use: Option<&'a DiskUse>,
+    kernel_functions: &'a [String],
     command: Option<String>,
     remedy: Option<HangAdvice>,
 }
@@ -100,6 +101,7 @@ impl<'a> HangDocument<'a> {
             unseen: hang.unseen.sentences(!hang.frames.is_empty()),
             chain: hang.chain.as_ref(),
             disk_use: hang.disk_use.as_ref(),
+            kernel_functions: &hang.kernel_functions,
             command: remedy.and_then(|remedy| remedy.command()),
             remedy,
         }

@@ -352,7 +352,7 @@ pub struct Hang {
     pub process_began_ns: u64,
     /// The name of the program, with [`HELPER`] behind it if another process of the same program has started it.
     pub program: String,
-    /// The unit of systemd that contains it; empty if it is not known.
+    /// The unit of systemd that contains it, or the last part of its control group; empty if it is not known.
     pub unit: String,
     /// What it went to mostly.
     pub cause: HangCause,
@@ -372,6 +372,9 @@ pub struct Hang {
     pub chain: Option<HangChain>,
     /// What disks did in a part of it, if that was counted: it waited for 50 ms or longer.
     pub disk_use: Option<DiskUse>,
+    /// The functions of the kernel in which it waited for the most time, the innermost first; none where the recorder may not read them, as
+    /// any but root's may not.
+    pub kernel_functions: Vec<String>,
 }
 
 /// What was read from disks and written to them in a part of a hang, by whomever.
@@ -383,20 +386,81 @@ pub struct DiskUse {
     pub read_bytes: u64,
     /// What was written to them, in bytes.
     pub written_bytes: u64,
-    /// The programs with the most of it, the first with the most; of those alone that belong to the user.
+    /// The programs with the most of it, the first with the most: the user's own, and units of the system.
     pub programs: Vec<DiskUser>,
+    /// Which of the user's processes were looked at.
+    pub processes: CountedProcesses,
+}
+
+/// Which processes of a user were looked at to find out who used disks.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(into = "&'static str")]
+pub enum CountedProcesses {
+    /// All of them.
+    #[default]
+    All,
+    /// The newest; there were more.
+    Newest,
+    /// None: there were too many.
+    TooMany,
+    /// None: `/proc` hides those of other users, so that it is not known who waited for whom.
+    Hidden,
+}
+
+impl CountedProcesses {
+    /// All of them, in the order of their numbers in the store.
+    pub const ALL: [CountedProcesses; 4] = [
+        CountedProcesses::All,
+        CountedProcesses::Newest,
+        CountedProcesses::TooMany,
+        CountedProcesses::Hidden,
+    ];
+
+    /// Returns its word in JSON, which stays as it is.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            CountedProcesses::All => "all",
+            CountedProcesses::Newest => "newest",
+            CountedProcesses::TooMany => "too-many",
+            CountedProcesses::Hidden => "hidden",
+        }
+    }
+
+    /// Returns a sentence about those that were not looked at.
+    #[must_use]
+    pub fn missing(self) -> Option<&'static str> {
+        match self {
+            CountedProcesses::All => None,
+            CountedProcesses::Newest => {
+                Some("Of this user's processes only the newest 2048 were looked at.")
+            }
+            CountedProcesses::TooMany => {
+                Some("This user's processes were not looked at: there were more than 4096 in all.")
+            }
+            CountedProcesses::Hidden => Some(
+                "This user's processes were not looked at: /proc hides those of others (hidepid).",
+            ),
+        }
+    }
+}
+
+impl From<CountedProcesses> for &'static str {
+    fn from(counted: CountedProcesses) -> &'static str {
+        counted.word()
+    }
 }
 
 /// A program that used disks.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct DiskUser {
-    /// Its name.
+    /// Its name, or that of a unit of the system.
     pub program: String,
-    /// The process ID.
+    /// The process ID; 0 of a unit.
     pub process: u32,
     /// What it had read from disks, in bytes.
     pub read_bytes: u64,
-    /// What it wrote to files, in bytes; the kernel writes them to the disk at once or later.
+    /// What it wrote to files, in bytes; the kernel writes them to the disk at once or later. Of a unit what was written to disks for it.
     pub written_bytes: u64,
 }
 

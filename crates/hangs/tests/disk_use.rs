@@ -3,8 +3,13 @@
 use std::fs::File;
 use std::io::Write;
 
+use report::paint::Paint;
+use report::text::Charset;
 use tempfile::TempDir;
+use unjank_hangs::model::{CountedProcesses, DiskUser, Hang};
+use unjank_hangs::text::HangTextStyle;
 
+use crate::fuzz_hangs::hang;
 use crate::kernel::start;
 use crate::loops::start_sampling;
 use crate::recorder::Interactive;
@@ -58,4 +63,37 @@ fn by_sampling_who_writes_while_a_program_waits_is_told_too() {
     let root = tempfile::tempdir().unwrap();
     let (_recorder, mut program) = start_sampling(&root);
     check_writer(&root, &mut program);
+}
+
+fn sheet(hang: &Hang) -> String {
+    let now = jiff::Zoned::now();
+    let paint = Paint::new(false, Charset::Unicode);
+    HangTextStyle { home: None, now: &now, paint, width: 80 }.sheet(hang)
+}
+
+#[test]
+fn a_sheet_names_units_and_says_which_processes_were_not_looked_at() {
+    let mut hang = hang(1);
+    let used = hang.disk_use.as_mut().unwrap();
+    used.programs = vec![DiskUser {
+        program: "packagekit.service".to_owned(),
+        process: 0,
+        read_bytes: 4_000_000,
+        written_bytes: 5_000_000,
+    }];
+    for (processes, said) in [
+        (CountedProcesses::All, None),
+        (CountedProcesses::Newest, Some("only the newest 2048")),
+        (CountedProcesses::TooMany, Some("more than 4096")),
+        (CountedProcesses::Hidden, Some("hidepid")),
+    ] {
+        hang.disk_use.as_mut().unwrap().processes = processes;
+        let text = sheet(&hang);
+        let line = text.lines().find(|line| line.contains("packagekit.service")).unwrap();
+        assert!(!line.split_whitespace().any(|word| word == "0"), "it is no process: {line}");
+        let sentences = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(sentences.contains("looked at"), said.is_some(), "{text}");
+        assert!(said.is_none_or(|said| sentences.contains(said)), "{text}");
+        assert!(text.contains("\nWhere it waited in the kernel\n  io_schedule\n"), "{text}");
+    }
 }

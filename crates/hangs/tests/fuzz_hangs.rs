@@ -13,8 +13,9 @@ use std::sync::Arc;
 use replay::{corpus, replay};
 use unjank_hangs::codec::{HangRecordError, MAX_FRAMES, MAX_TEXT, decode, encode};
 use unjank_hangs::model::{
-    CallObject, CallShare, DiskUse, DiskUser, Hang, HangCause, HangChain, HangFrame, HangHop,
-    HangRecord, ObjectKind, ProgramSteps, StepHistogram, UnseenParts, WatchedPeriod,
+    CallObject, CallShare, CountedProcesses, DiskUse, DiskUser, Hang, HangCause, HangChain,
+    HangFrame, HangHop, HangRecord, ObjectKind, ProgramSteps, StepHistogram, UnseenParts,
+    WatchedPeriod,
 };
 
 /// A hang with every field.
@@ -70,7 +71,9 @@ pub(crate) fn hang(number: u64) -> Hang {
                 read_bytes: 4096,
                 written_bytes: 400_000_000,
             }],
+            processes: CountedProcesses::Newest,
         }),
+        kernel_functions: vec!["io_schedule".to_owned()],
     }
 }
 
@@ -148,14 +151,15 @@ fn records_are_read_as_they_were_written_and_no_part_of_one_is() {
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(decode(&longer), Err(HangRecordError::Damaged));
         let mut later = bytes;
-        later[1] = 5;
-        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(5)));
+        later[1] = 6;
+        assert_eq!(decode(&later), Err(HangRecordError::UnknownVersion(6)));
     }
 }
 
 #[test]
 fn records_of_earlier_versions_are_read() {
     let stored = |name: &str| fs::read(corpus("hang_record").join(name)).unwrap();
+    let hang = |number| Hang { kernel_functions: Vec::new(), ..hang(number) };
     let expected = Hang { process_began_ns: 0, chain: None, disk_use: None, ..hang(1) };
     let mut bytes = stored("hang-version-1");
     assert_eq!((bytes[1], decode(&bytes)), (1, Ok(HangRecord::Hang(Box::new(expected.clone())))));
@@ -167,6 +171,12 @@ fn records_of_earlier_versions_are_read() {
     let bytes = stored("hang-version-3");
     let expected = Hang { disk_use: None, ..hang(1) };
     assert_eq!((bytes[1], decode(&bytes)), (3, Ok(HangRecord::Hang(Box::new(expected)))));
+    let bytes = stored("hang-version-4");
+    let mut expected = hang(1);
+    if let Some(used) = &mut expected.disk_use {
+        used.processes = CountedProcesses::All;
+    }
+    assert_eq!((bytes[1], decode(&bytes)), (4, Ok(HangRecord::Hang(Box::new(expected)))));
     let mut expected = period();
     let steps = &mut expected.programs[0];
     (steps.present_ns, steps.processes) = (steps.watched_ns, 1);

@@ -13,6 +13,7 @@ mod connections;
 mod disk_use;
 mod fuzz_hangs;
 mod kernel;
+mod kernel_stack;
 mod killed;
 mod loops;
 mod recorder;

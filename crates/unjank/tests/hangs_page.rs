@@ -46,6 +46,7 @@ fn hang(number: u64, minute: u64, program: &str, cause: HangCause) -> Hang {
         unseen: UnseenParts::default(),
         chain: None,
         disk_use: None,
+        kernel_functions: Vec::new(),
     }
 }
 

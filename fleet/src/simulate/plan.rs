@@ -266,6 +266,7 @@ impl MachinePlan {
             unseen: UnseenParts(if self.random.u32(0..20) == 0 { 2 } else { 0 }),
             chain: self.chain(cause, process, rest),
             disk_use: is_disk.then(|| self.disk_use(rest)),
+            kernel_functions: Vec::new(),
         }
     }
 
@@ -298,7 +299,13 @@ impl MachinePlan {
         let (read_bytes, written_bytes, of_one) = (bytes(), bytes(), bytes());
         let program = self.one_of(&PROGRAMS);
         let user = DiskUser { program, process: 4711, read_bytes: of_one, written_bytes: 0 };
-        DiskUse { counted_ns, read_bytes, written_bytes, programs: vec![user] }
+        DiskUse {
+            counted_ns,
+            read_bytes,
+            written_bytes,
+            programs: vec![user],
+            ..DiskUse::default()
+        }
     }
 
     fn call(&mut self, cause: HangCause, blocked_ns: u64) -> CallShare {

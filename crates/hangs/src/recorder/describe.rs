@@ -2,7 +2,7 @@
 //!
 //! Names are read from large files, which takes a while the first time; the thread that looks at programs never waits for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -66,6 +66,8 @@ struct CollectedStacks {
     identity: Option<HangIdentity>,
     process: u32,
     described: HashMap<u32, CollectedStack>,
+    /// The functions of the kernel of the descriptions that have some.
+    kernel: HashMap<u32, Vec<String>>,
     sampled: HashMap<CollectedStack, u64>,
     /// Stacks with the names of their functions, which are there when the caches are not any more.
     named: Vec<NamedStack>,
@@ -186,6 +188,9 @@ impl HangDescriber {
                 let stack = self.unwind(FRAMES, process, &copy);
                 if let Some(open) = self.open_hang(key, process) {
                     open.described.insert(number, CollectedStack::Shared(stack.0));
+                    if !copy.kernel.is_empty() {
+                        open.kernel.insert(number, copy.kernel);
+                    }
                 }
             }
             DescribeWork::Sample { key, process, registers, bytes, stands_for_ns } => {
@@ -306,11 +311,17 @@ impl HangDescriber {
             true => stacks.sampled.clone(),
             false => HashMap::new(),
         };
+        let mut in_kernel: BTreeMap<&[String], u64> = BTreeMap::new();
         for wait in descriptions.iter().filter(|wait| wait.is_of(cause, &hang.calls)) {
             if let Some(stack) = stacks.described.get(&wait.number) {
                 *weights.entry(*stack).or_default() += wait.blocked_ns;
             }
+            if let Some(functions) = stacks.kernel.get(&wait.number) {
+                *in_kernel.entry(functions).or_default() += wait.blocked_ns;
+            }
         }
+        let longest = in_kernel.into_iter().max_by_key(|(_, blocked_ns)| *blocked_ns);
+        hang.kernel_functions = longest.map_or_else(Vec::new, |(functions, _)| functions.to_vec());
         if weights.is_empty() {
             for (stack, weight) in stacks.sampled.clone() {
                 let NamedStack { frames, .. } = self.named_of(key, hang.process, stack);
@@ -427,7 +438,7 @@ mod tests {
 
         /// Gives it the stack of a wait of the first hang in a function of this program.
         fn stack(&mut self, number: u32, ip: u64) {
-            let copy = StackBytes { ip, sp: 0x1000, bytes: vec![0; 64] };
+            let copy = StackBytes::new(ip, 0x1000, vec![0; 64]);
             let process = std::process::id();
             self.handle(DescribeWork::Stack { key: 1, process, number, copy });
         }
@@ -456,6 +467,7 @@ mod tests {
                 unseen: UnseenParts::default(),
                 chain: None,
                 disk_use: None,
+                kernel_functions: Vec::new(),
             };
             self.handle(DescribeWork::Hang(Box::new(HangDraft {
                 key: 1,

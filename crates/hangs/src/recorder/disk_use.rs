@@ -1,17 +1,19 @@
-//! What else the disks did while a program hung: what the kernel counts of disks, and of the processes of this user.
+//! What else the disks did while a program hung: what the kernel counts of disks, of the processes of this user, and of the units of the
+//! system.
 //!
 //! Counters are read when a hang that waits has gone on for a while, and at its end; nothing is read of a program that does not hang.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
 use super::interactive::{owner, processes};
-use super::process::parent;
+use super::process::{control_group, parent};
 use super::processor_ns;
 use super::program_name::program_name;
+use super::system_units::{Bytes, UnitBytes, difference};
 use crate::codec::MAX_DISK_USERS;
-use crate::model::{DiskUse, DiskUser};
+use crate::model::{CountedProcesses, DiskUse, DiskUser};
 
 /// What disks do is counted once a thread that is away has waited for so long, in nanoseconds.
 pub(super) const DISK_USE_NS: u64 = 50_000_000;
@@ -23,13 +25,6 @@ const PROCESSES: usize = 2048;
 const ALL_PROCESSES: usize = 4096;
 /// The kernel counts sectors of so many bytes, whatever those of a disk have.
 const SECTOR_BYTES: u64 = 512;
-
-/// Bytes that were read and written.
-type Bytes = [u64; 2];
-
-fn difference(later: Bytes, earlier: Bytes) -> Bytes {
-    [later[0].saturating_sub(earlier[0]), later[1].saturating_sub(earlier[1])]
-}
 
 /// What a process had read and written, with those children that had ended and for which it had waited.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +89,17 @@ pub(super) struct DiskCounters {
     pub(super) at_ns: u64,
     disks: Bytes,
     processes: Processes,
+    /// Which of the processes were looked at.
+    counted: CountedProcesses,
+    /// What units of the system had done; of those nobody knows by their processes, which may be any user's.
+    units: UnitBytes,
 }
 
 impl DiskCounters {
     /// Reads them; `None` if those of the disks cannot be read.
     fn read() -> Option<DiskCounters> {
         let disks = of_disks(Path::new("/sys/block"))?;
+        let units = UnitBytes::read(Path::new("/sys/fs/cgroup"), &disks.numbers);
         let mut numbers = processes();
         numbers.sort_unstable();
         // What a process of another user did is never read, also not by root.
@@ -107,11 +107,16 @@ impl DiskCounters {
         let mut processes = Processes::default();
         // Where `/proc` hides those of other users, as with `hidepid`, the first one is hidden, too.
         // Of whom would otherwise inherit from one that was not looked at, nothing would be true.
-        let sees_all = parent(1).is_some();
-        if sees_all && numbers.len() <= ALL_PROCESSES {
+        let mut counted = countable(parent(1).is_some(), numbers.len());
+        if counted == CountedProcesses::All {
             for process in numbers.into_iter().rev() {
-                let is_own = processes.counted.len() < PROCESSES && owner(process) == Some(user);
-                let bytes = is_own.then(|| of_process(&read(&format!("/proc/{process}/io"))?));
+                let is_own = owner(process) == Some(user);
+                let has_room = processes.counted.len() < PROCESSES;
+                if is_own && !has_room {
+                    counted = CountedProcesses::Newest;
+                }
+                let is_read = is_own && has_room;
+                let bytes = is_read.then(|| of_process(&read(&format!("/proc/{process}/io"))?));
                 match (bytes.flatten(), parent(process)) {
                     (Some(bytes), Some(parent)) => {
                         processes.counted.insert(process, ProcessBytes { bytes, parent });
@@ -123,7 +128,8 @@ impl DiskCounters {
                 }
             }
         }
-        Some(DiskCounters { at_ns: sys::bpf::clock_ns(), disks, processes })
+        let at_ns = sys::bpf::clock_ns();
+        Some(DiskCounters { at_ns, disks: disks.bytes, processes, counted, units })
     }
 
     /// Returns what was read and written since then, for a hang that ended at a moment, just before; `None` if that cannot be read.
@@ -135,18 +141,33 @@ impl DiskCounters {
         most.sort_unstable_by_key(|([read, written], process)| {
             (std::cmp::Reverse(read + written), *process)
         });
-        let programs = most.into_iter().take(MAX_DISK_USERS);
-        let programs = programs.map(|([read_bytes, written_bytes], process)| DiskUser {
+        most.truncate(MAX_DISK_USERS);
+        let named = |([read_bytes, written_bytes], process): (Bytes, u32)| DiskUser {
             program: program_name(process),
             process,
             read_bytes,
             written_bytes,
-        });
+        };
+        // What the user's own processes did in a unit is told of them.
+        let own: BTreeSet<String> =
+            most.iter().map(|(_, process)| control_group(*process)).collect();
+        let mut programs: Vec<DiskUser> = most.into_iter().map(named).collect();
+        programs.extend(self.units.used_until(&now.units, &own).map(
+            |(unit, [read_bytes, written_bytes])| DiskUser {
+                program: unit,
+                process: 0,
+                read_bytes,
+                written_bytes,
+            },
+        ));
+        programs.sort_by_key(|user| std::cmp::Reverse(user.read_bytes + user.written_bytes));
+        programs.truncate(MAX_DISK_USERS);
         Some(DiskUse {
             counted_ns: end_ns.saturating_sub(self.at_ns),
             read_bytes,
             written_bytes,
-            programs: programs.collect(),
+            programs,
+            processes: self.counted.max(now.counted),
         })
     }
 }
@@ -174,6 +195,15 @@ impl DiskObserver {
     }
 }
 
+/// Returns whether processes can be looked at, of which there are so many.
+fn countable(sees_all: bool, count: usize) -> CountedProcesses {
+    match sees_all {
+        false => CountedProcesses::Hidden,
+        true if count > ALL_PROCESSES => CountedProcesses::TooMany,
+        true => CountedProcesses::All,
+    }
+}
+
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
@@ -188,10 +218,18 @@ fn of_process(text: &str) -> Option<Bytes> {
     Some([field("read_bytes:")?, field("write_bytes:")?.saturating_sub(dropped)])
 }
 
+/// What was read from and written to the disks of a machine.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Disks {
+    bytes: Bytes,
+    /// The numbers of these disks, as `8:16`.
+    numbers: BTreeSet<String>,
+}
+
 /// Returns what was read from and written to the disks below a directory like `/sys/block`. One that consists of others, or has its bytes in
 /// memory or in a file, is none. `None` if there is no such directory.
-fn of_disks(dir: &Path) -> Option<Bytes> {
-    let mut sum = Bytes::default();
+fn of_disks(dir: &Path) -> Option<Disks> {
+    let mut sum = Disks::default();
     for disk in fs::read_dir(dir).ok()?.flatten() {
         let name = disk.file_name();
         let is_other = ["loop", "ram", "zram"]
@@ -201,10 +239,12 @@ fn of_disks(dir: &Path) -> Option<Bytes> {
         if is_other || parts.is_ok_and(|mut parts| parts.next().is_some()) {
             continue;
         }
-        let text = fs::read_to_string(disk.path().join("stat")).unwrap_or_default();
+        let text = |name: &str| fs::read_to_string(disk.path().join(name)).unwrap_or_default();
+        sum.numbers.insert(text("dev").trim().to_owned());
+        let counters = text("stat");
         let fields: Vec<u64> =
-            text.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
-        for (sum, sectors) in sum.iter_mut().zip([fields.get(2), fields.get(6)]) {
+            counters.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+        for (sum, sectors) in sum.bytes.iter_mut().zip([fields.get(2), fields.get(6)]) {
             *sum += sectors.copied().unwrap_or(0).saturating_mul(SECTOR_BYTES);
         }
     }
@@ -260,9 +300,15 @@ mod tests {
             fs::create_dir_all(root.path().join(name).join("slaves")).unwrap();
             let stat = " 10 0 16 5 20 0 48 7 0 0 0 0 0 0 0 0 0\n";
             fs::write(root.path().join(name).join("stat"), stat).unwrap();
+            fs::write(root.path().join(name).join("dev"), format!("{name}:0\n")).unwrap();
         }
         symlink("../../vda", root.path().join("dm-0/slaves/vda")).unwrap();
-        assert_eq!(of_disks(root.path()), Some([2 * 16 * 512, 2 * 48 * 512]));
+        let disks = of_disks(root.path()).unwrap();
+        assert_eq!(disks.bytes, [2 * 16 * 512, 2 * 48 * 512]);
+        assert_eq!(
+            disks.numbers.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["sr0:0", "vda:0"]
+        );
         assert_eq!(of_disks(&root.path().join("missing")), None, "not nothing");
     }
 
@@ -280,6 +326,13 @@ mod tests {
         other.wait().unwrap();
         assert!(counters.processes.counted.contains_key(&std::process::id()));
         assert!(!counters.processes.counted.contains_key(&other.id()));
+    }
+
+    #[test]
+    fn too_many_processes_and_hidden_ones_are_not_looked_at() {
+        assert_eq!(countable(true, 4096), CountedProcesses::All);
+        assert_eq!(countable(true, 4097), CountedProcesses::TooMany);
+        assert_eq!(countable(false, 3), CountedProcesses::Hidden);
     }
 
     #[test]

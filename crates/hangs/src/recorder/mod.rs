@@ -15,6 +15,7 @@ mod exact;
 mod follower;
 mod identity;
 mod interactive;
+mod kernel_stack;
 mod period;
 mod places;
 mod process;
@@ -24,6 +25,7 @@ mod rest;
 mod sampling;
 mod service;
 mod sleeping;
+mod system_units;
 mod turns;
 mod work;
 

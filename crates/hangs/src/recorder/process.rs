@@ -5,12 +5,14 @@ use std::time::SystemTime;
 
 use sys::clock::since_boot;
 
-use super::program_name::{last_component, program_name};
+use super::program_name::program_name;
 use super::{nanoseconds, unix_ns};
 use crate::model::HELPER;
 
 /// So many processes that started each other are looked through.
 const GENERATIONS: usize = 16;
+/// The ends of the names of units that contain processes.
+const UNIT_ENDINGS: [&str; 3] = [".service", ".scope", ".slice"];
 
 /// A process, which is another one when its number is used again.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -74,14 +76,30 @@ fn stat_fields(stat: &[u8]) -> Option<Vec<&str>> {
     Some(str::from_utf8(&stat[name + 1..]).ok()?.split_ascii_whitespace().collect())
 }
 
-/// Returns the unit of systemd that contains a process; empty if it is not known.
-pub(crate) fn unit_name(process: u32) -> String {
+/// Returns the control group of a process, below the root of those that it sees; empty if it is not known.
+pub(super) fn control_group(process: u32) -> String {
     let groups = fs::read(format!("/proc/{process}/cgroup")).unwrap_or_default();
     let mut lines = groups.split(|byte| *byte == b'\n');
     let path = lines.find_map(|line| line.strip_prefix(b"0::")).unwrap_or_default();
-    let name = last_component(path);
-    let is_unit = [".service", ".scope", ".slice"].iter().any(|ending| name.ends_with(ending));
-    if is_unit { name } else { String::new() }
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// Returns the unit of systemd that contains a process, or its control group where none does; empty if it is not known.
+pub(crate) fn unit_name(process: u32) -> String {
+    unit_in(&control_group(process)).to_owned()
+}
+
+/// Returns the innermost unit of a control group, or the last part of its name, as in a container or beside another service manager.
+fn unit_in(group: &str) -> &str {
+    let parts = || group.rsplit('/').filter(|part| !part.is_empty());
+    let is_unit = |part: &&str| UNIT_ENDINGS.iter().any(|ending| part.ends_with(ending));
+    let last = parts().next().unwrap_or_default();
+    // A slice has no processes of its own but for such a group below it.
+    let inner = parts().find(|part| is_unit(part) && !part.ends_with(".slice"));
+    match is_unit(&last) {
+        true => last,
+        false => inner.unwrap_or(last),
+    }
 }
 
 /// Returns the name of the program that a process runs, with [`HELPER`] if a process that is followed started it, by itself or by others
@@ -113,6 +131,23 @@ mod tests {
         assert_eq!(identity(own.process), Some(own));
         assert!(!program_name(own.process).is_empty());
         assert_eq!(identity(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_process_is_of_its_innermost_unit_or_of_its_control_group() {
+        for (group, expected) in [
+            ("/user.slice/user-1000.slice/session-2.scope", "session-2.scope"),
+            ("/user.slice/user-1000.slice", "user-1000.slice"),
+            ("/system.slice/cron.service", "cron.service"),
+            ("/user.slice/user@1000.service/app.slice/app-x.scope/payload/a", "app-x.scope"),
+            ("/docker/0123abc", "0123abc"),
+            ("/machine/notes", "notes"),
+            ("/user.slice/other", "other"),
+            ("/", ""),
+            ("", ""),
+        ] {
+            assert_eq!(unit_in(group), expected, "{group}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use trace::recording::{Backend, Target};
 use trace::syscall::{call_name, runs_program};
 
 use super::absence::Activity;
+use super::kernel_stack::KernelStackReader;
 use super::process::ThreadState;
 use super::program_name::last_component;
 use super::work::{CopiedWait, StackBytes};
@@ -43,6 +44,7 @@ pub(crate) struct ThreadReader {
     places: ContextLookup,
     recorder: TraceRecorder,
     descriptions: u32,
+    kernel: KernelStackReader,
 }
 
 fn recorder() -> TraceRecorder {
@@ -56,6 +58,7 @@ impl ThreadReader {
             places: ContextLookup::new(),
             recorder: recorder(),
             descriptions: 0,
+            kernel: KernelStackReader::default(),
         }
     }
 
@@ -116,7 +119,8 @@ impl ThreadReader {
             // The stack may already be that of the new program.
             return None;
         }
-        let copy = copy_stack(process, call.ip, call.sp)?;
+        let mut copy = copy_stack(process, call.ip, call.sp)?;
+        copy.kernel = self.kernel.functions(process);
         if !self.is_still_in(process, call) {
             return None;
         }
@@ -167,7 +171,8 @@ impl ThreadReader {
         let files = self.files.get(&process)?;
         let found = files.activity().ok().flatten();
         let Some(ThreadActivity::OutsideOfCall(ip, sp)) = found else { return None };
-        let copy = copy_stack(process, ip, sp)?;
+        let mut copy = copy_stack(process, ip, sp)?;
+        copy.kernel = self.kernel.functions(process);
         if files.activity().ok().flatten() != found {
             return None;
         }
@@ -192,7 +197,7 @@ fn copy_stack(process: u32, ip: u64, sp: u64) -> Option<StackBytes> {
     let read = sys::remote::read(process, sp, &mut bytes).unwrap_or(0);
     bytes.truncate(read);
     bytes.shrink_to_fit();
-    (!bytes.is_empty()).then_some(StackBytes { ip, sp, bytes })
+    (!bytes.is_empty()).then_some(StackBytes::new(ip, sp, bytes))
 }
 
 /// Returns the descriptors that a wait is for, where they can be read.
@@ -387,7 +392,7 @@ mod tests {
             let count = u64::try_from(entries.len()).unwrap();
             let arguments = [array.as_ptr().addr().try_into().unwrap(), count, 0, 0, 0, 0];
             let call = BlockedSyscall { number, arguments, sp: 8, ip: 0 };
-            let copy = StackBytes { ip: 0, sp: 8, bytes: Vec::new() };
+            let copy = StackBytes::new(0, 8, Vec::new());
             looked_for(std::process::id(), &call, &copy)
         };
         let open = entry(descriptor, 1, 0);

@@ -630,6 +630,7 @@ impl<'a> SamplingRecorder<'a> {
             unseen,
             chain: None,
             disk_use,
+            kernel_functions: Vec::new(),
         };
         let described = absence.descriptions.iter();
         let descriptions = described.filter_map(|made| made.wait(&absence.calls)).collect();

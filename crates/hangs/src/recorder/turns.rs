@@ -126,7 +126,7 @@ impl WantedStacks {
         let at = self.0.partition_point(|of| of.call.sp > call.sp);
         let is_new = self.0.get(at).is_none_or(|of| of.call.sp != call.sp);
         if is_new && at < PLACES {
-            let copy = StackBytes { ip: call.ip, sp: call.sp, bytes: look.stack.to_vec() };
+            let copy = StackBytes::new(call.ip, call.sp, look.stack.to_vec());
             let is_part = look.copied != CopiedStack::Whole;
             self.0.insert(at, AskedLook { call, copy, is_part });
             self.0.truncate(PLACES);

@@ -50,6 +50,15 @@ pub(crate) struct StackBytes {
     pub(crate) ip: u64,
     pub(crate) sp: u64,
     pub(crate) bytes: Vec<u8>,
+    /// The functions of the kernel in which it is blocked, the innermost first, where they may be read.
+    pub(crate) kernel: Vec<String>,
+}
+
+impl StackBytes {
+    /// A copy without functions of the kernel.
+    pub(crate) fn new(ip: u64, sp: u64, bytes: Vec<u8>) -> StackBytes {
+        StackBytes { ip, sp, bytes, kernel: Vec::new() }
+    }
 }
 
 /// What is read of a wait to classify it.
@@ -148,7 +157,7 @@ mod tests {
             call: 7,
             wait: EventWait { place: (1, 2), subject: 3 },
             display: None,
-            copy: StackBytes { ip: 1, sp: 2, bytes: Vec::new() },
+            copy: StackBytes::new(1, 2, Vec::new()),
             is_part: false,
         };
         let mut queue = WorkQueue::default();

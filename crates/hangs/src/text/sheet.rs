@@ -104,6 +104,13 @@ impl HangTextStyle<'_> {
                 let _ = writeln!(text, "{}", self.paint.set(tone, &self.others(line.trim_end())));
             }
         }
+        if !hang.kernel_functions.is_empty() {
+            text.push_str("\nWhere it waited in the kernel\n");
+            for name in &hang.kernel_functions {
+                let line = format!("  {}", self.others(name));
+                let _ = writeln!(text, "{}", self.paint.set(Tone::Dim, &line));
+            }
+        }
         if let Some(chain) = &hang.chain {
             text.push_str("\nWhom the longest wait was for\n");
             for (at, hop) in chain.hops.iter().enumerate() {
@@ -119,6 +126,9 @@ impl HangTextStyle<'_> {
             let _ =
                 writeln!(text, "\nWhat was read and written in {} of it", time(used.counted_ns));
             text.push_str(&self.disk_use(used).render(self.width, self.paint));
+            if let Some(missing) = used.processes.missing() {
+                text.push_str(&wrap(missing, self.width, ""));
+            }
         }
         for sentence in hang.unseen.sentences(!hang.frames.is_empty()) {
             let _ = write!(text, "\n{}", wrap(sentence, self.width, ""));
@@ -142,7 +152,11 @@ impl HangTextStyle<'_> {
         for DiskUser { program, process, read_bytes, written_bytes } in &used.programs {
             table.row(vec![
                 self.others(program).into(),
-                process.to_string().into(),
+                match process {
+                    // A unit.
+                    0 => "".into(),
+                    process => process.to_string().into(),
+                },
                 bytes(*read_bytes).into(),
                 bytes(*written_bytes).into(),
             ]);

@@ -166,6 +166,7 @@ pub(crate) fn hostile(cause: HangCause, kind: ObjectKind) -> Hang {
         unseen: UnseenParts::default(),
         chain: Some(HangChain { hops: vec![hop], end: text.clone(), end_ns: 1, has_losses: true }),
         disk_use: Some(DiskUse { programs: vec![user], ..DiskUse::default() }),
+        kernel_functions: vec![text.clone()],
     }
 }
 

@@ -428,7 +428,7 @@ impl ExactRecorder<'_> {
                     *faults += 1;
                     let number = reader.take_number();
                     let (ip, sp, bytes) = (sample.ip, sample.sp, sample.stack.to_vec());
-                    let copy = StackBytes { ip, sp, bytes };
+                    let copy = StackBytes::new(ip, sp, bytes);
                     link.count_copy();
                     link.send(DescribeWork::Stack { key: *key, process, number, copy });
                     let from_ns = sample.at_ns;

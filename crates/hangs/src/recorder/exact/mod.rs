@@ -579,6 +579,7 @@ impl<'a> ExactRecorder<'a> {
             unseen,
             chain,
             disk_use,
+            kernel_functions: Vec::new(),
         };
         let draft = HangDraft { key: absence.key, began_ns: started_ns, hang, descriptions };
         self.link.send(DescribeWork::Hang(Box::new(draft)));
