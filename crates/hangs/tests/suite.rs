@@ -19,3 +19,4 @@ mod loops;
 mod recorder;
 mod store_crash;
 mod store_real;
+mod watching;

@@ -2,8 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panics")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use hangs::model::{Hang, HangCause, HangFrame, HangRecord, UnseenParts};
+use hangs::store::{DEFAULT_LIMIT, HangStore};
+use trace::report::account::TimeParts;
 
 use crate::fixture::{Bus, has, in_time};
 use crate::recent_home::Display;
@@ -94,6 +99,168 @@ fn a_long_hang_is_a_notification_and_a_short_one_is_none() {
         let long = long.filter(|hang| hang["length_ns"].as_u64().unwrap() >= 2_000_000_000).count();
         let all = shown["data"][0].as_array().unwrap().len();
         assert!(all <= long, "{all} notifications of {long} long hangs");
+    });
+}
+
+/// The notifications that are asked for on a bus, as `dbus-monitor` prints them.
+struct AskedNotifications {
+    _monitor: Ended,
+    lines: BufReader<ChildStdout>,
+}
+
+impl AskedNotifications {
+    fn begin(bus: &Bus) -> AskedNotifications {
+        let rule = "interface='org.freedesktop.Notifications',member='Notify'";
+        let mut monitor = bus.command("dbus-monitor");
+        let mut monitor =
+            Ended(monitor.args(["--session", rule]).stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(monitor.0.stdout.take().unwrap());
+        // It says that it has got its own name, and then that it lost it: from then on it sees all.
+        let mut line = String::new();
+        while !line.contains("member=NameLost") {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it has ended");
+        }
+        AskedNotifications { _monitor: monitor, lines }
+    }
+
+    /// Returns the number of the notification that the next one takes the place of, and its summary.
+    fn next(&mut self) -> (u32, String) {
+        let (mut replaces, mut texts) = (None, Vec::new());
+        while texts.len() < 3 {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended");
+            let line = line.trim();
+            if line.contains("member=Notify") {
+                (replaces, texts) = (None, Vec::new());
+            }
+            if let Some(number) = line.strip_prefix("uint32 ") {
+                replaces = replaces.or(number.parse().ok());
+            }
+            if let Some(text) = line.strip_prefix("string \"") {
+                texts.push(text.trim_end_matches('"').to_owned());
+            }
+        }
+        // The name of the sender and an icon come before it.
+        (replaces.unwrap(), texts.remove(2))
+    }
+}
+
+/// A hang whose record takes a few thousand bytes, as of a program in C++.
+fn long_hang(number: u64) -> HangRecord {
+    let frame = |at: usize| HangFrame {
+        function: format!("std::__detail::{}::function_{at}", "template_argument::".repeat(6)),
+        module: "libprogram.so.5".into(),
+    };
+    HangRecord::Hang(Box::new(Hang {
+        number,
+        started_ns: 1_795_248_000_000_000_000 + number,
+        length_ns: 2_700_000_000,
+        uncertain_ns: 0,
+        goes_on: false,
+        process: 12,
+        process_began_ns: 0,
+        program: format!("program-{number}"),
+        unit: String::new(),
+        cause: HangCause::Sync,
+        parts: TimeParts::default(),
+        calls: Vec::new(),
+        frames: (0..20).map(frame).collect(),
+        blamed: None,
+        pressure: None,
+        unseen: UnseenParts::default(),
+        chain: None,
+        disk_use: None,
+        kernel_functions: Vec::new(),
+    }))
+}
+
+/// Fills the store of the user of a bus.
+fn full_store(bus: &Bus) -> HangStore {
+    let dir = bus.dir().join("state/unjank/hangs");
+    let mut store = HangStore::open(store::disk::real(), &dir, DEFAULT_LIMIT).unwrap();
+    let used = || -> u64 {
+        let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap());
+        files.map(|file| file.metadata().unwrap().len()).sum()
+    };
+    while used() < DEFAULT_LIMIT - (6 << 20) {
+        let numbers: Vec<u64> = (0..500).map(|_| store.take_number()).collect();
+        store.append(&numbers.into_iter().map(long_hang).collect::<Vec<_>>()).unwrap();
+    }
+    assert!(used() > 50 << 20, "{} bytes are a full store", used());
+    store
+}
+
+/// Waits until a process watches a folder.
+fn wait_until_it_watches(process: u32) {
+    let infos = PathBuf::from(format!("/proc/{process}/fdinfo"));
+    let watches =
+        |path: &Path| std::fs::read_to_string(path).is_ok_and(|info| info.contains("inotify wd:"));
+    while !std::fs::read_dir(&infos).unwrap().any(|info| watches(&info.unwrap().path())) {
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Returns the most memory that a process has had, in KiB.
+fn most_memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// What the unit of the notifications may have (`MemoryMax=`), in KiB.
+const LIMIT_KIB: u64 = 64 << 10;
+
+#[test]
+fn beside_a_full_store_a_new_hang_is_told_within_the_memory_of_the_unit() {
+    let unit = include_str!("../../setup/templates/systemd/unjank-hang-notifications.service.in");
+    assert!(unit.contains("\nMemoryMax=64M\n"));
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let mut store = full_store(&bus);
+        let mut command = bus.command(UNJANK);
+        command.args(["hangs", "watch"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut watcher = Ended(command.spawn().unwrap());
+        let mut lines = BufReader::new(watcher.0.stdout.take().unwrap());
+        wait_until_it_watches(watcher.0.id());
+        for _ in 0..3 {
+            let number = store.take_number();
+            store.append(&[long_hang(number)]).unwrap();
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            assert!(
+                line.starts_with(&format!("{number}  program-{number} froze 2.70 s")),
+                "{line}"
+            );
+        }
+        let most = most_memory(watcher.0.id());
+        assert!(most < LIMIT_KIB, "{most} KiB");
+    });
+}
+
+#[test]
+fn beside_a_full_store_notifications_stay_within_the_memory_of_the_unit() {
+    if !has(&["dunst", "dbus-monitor"]) {
+        return;
+    }
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let Some(display) = Display::start() else { return };
+        let mut store = full_store(&bus);
+        let mut asked = AskedNotifications::begin(&bus);
+        let mut server = bus.command("dunst");
+        let _server =
+            Ended(server.env("DISPLAY", &display.name).stderr(Stdio::null()).spawn().unwrap());
+        bus.client().wait_for_owner("org.freedesktop.Notifications").unwrap();
+        let mut notifier = bus.command(UNJANK);
+        notifier.args(["hangs", "watch", "--notify"]).stderr(Stdio::null());
+        let notifier = Ended(notifier.spawn().unwrap());
+        wait_until_it_watches(notifier.0.id());
+        let number = store.take_number();
+        store.append(&[long_hang(number)]).unwrap();
+        assert_eq!(asked.next().1, format!("program-{number} froze 2.70 s"));
+        let most = most_memory(notifier.0.id());
+        assert!(most < LIMIT_KIB, "{most} KiB");
     });
 }
 

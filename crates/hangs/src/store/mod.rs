@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::disk::{Disk, FileLock, LockHolder};
-use store::journal::{Journal, JournalError, Replay};
+use store::journal::{Journal, JournalError, JournalFollower, JournalNews, Replay};
 use store::publish::{PublishError, is_link, make_directory};
 
 use crate::codec;
@@ -163,6 +163,18 @@ fn read_segment(disk: &dyn Disk, path: &Path) -> Result<Replay, JournalError> {
     refuse_link(disk, path)?;
     refuse_length(disk, path)?;
     Journal::read(disk, path)
+}
+
+/// Reads what was appended to a file of records, unless it is too long to be one.
+pub(crate) fn follow_segment(
+    disk: &dyn Disk,
+    path: &Path,
+    follower: &mut JournalFollower,
+    each: &mut dyn FnMut(JournalNews<'_>),
+) -> Result<(), JournalError> {
+    refuse_link(disk, path)?;
+    refuse_length(disk, path)?;
+    follower.look(disk, path, each)
 }
 
 fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<(), JournalError> {

@@ -18,7 +18,7 @@ use ::hangs::remedy::AppliedRemedies;
 use ::hangs::store::{self as hang_store, EraseSelection, HangStoreError, StoredHistory};
 use ::hangs::summary::HangSummary;
 use ::hangs::text::{HangTextStyle, erased_text, kept_text, number, recorder_hint};
-use ::hangs::watch::HangWatcher;
+use ::hangs::watch::{HangNews, HangWatcher};
 use ::setup::SetupPart;
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
@@ -380,11 +380,14 @@ fn watch(session: &Session, notify: bool) -> Result<Verdict, Error> {
     let mut notifier = if notify { Some(HangNotifier::begin()?) } else { None };
     let watcher = HangWatcher::begin(Arc::clone(&session.disk), session.dir.clone());
     let mut watcher = watcher.map_err(failed("read the hangs"))?;
-    watcher.run(&end, &mut |hang| {
+    watcher.run(&end, &mut |hang, news| {
         if let Some(notifier) = &mut notifier {
             // Parts are switched on while it watches.
             let applied = applied::applied();
             return notifier.show(hang, &HangTextStyle { applied: &applied, ..session.style() });
+        }
+        if news == HangNews::GoesOn {
+            return Ok(());
         }
         let mut out = screen::stdout();
         writeln!(out, "{}  {}", hang.number, session.style().line(hang))?;
