@@ -23,8 +23,6 @@ use crate::store::{HangStoreError, follow_segment, segments};
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The most hangs that are known to go on, or to have ended, the newest: a recorder that was killed leaves some that never end.
 const MOST_KNOWN: usize = 4096;
-/// No record is longer.
-const MOST_BYTES: u32 = codec::MAX_RECORD as u32;
 
 /// What is new about a hang that was stored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -155,7 +153,9 @@ impl HangWatcher {
                 (follower, was_read)
             }
             // A file of a lower number than the one before it is no next one.
-            other => (JournalFollower::new(MOST_BYTES), other.is_some_and(|(of, _)| number < of)),
+            other => {
+                (JournalFollower::new(codec::MAX_RECORD), other.is_some_and(|(of, _)| number < of))
+            }
         };
         let (known, mut is_again) = (&mut self.known, false);
         // What was read of it until it failed counts.

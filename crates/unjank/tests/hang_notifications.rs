@@ -97,9 +97,53 @@ fn a_long_hang_is_a_notification_and_a_short_one_is_none() {
         let hangs: serde_json::Value = serde_json::from_str(&hangs).unwrap();
         let long = hangs["hangs"].as_array().unwrap().iter();
         let long = long.filter(|hang| hang["length_ns"].as_u64().unwrap() >= 2_000_000_000).count();
-        let all = shown["data"][0].as_array().unwrap().len();
-        assert!(all <= long, "{all} notifications of {long} long hangs");
+        let all = shown["data"][0].as_array().unwrap();
+        let ends = all
+            .iter()
+            .filter(|one| one["summary"]["data"].as_str().unwrap_or_default().contains(" froze "));
+        let ends = ends.count();
+        assert!(ends <= long, "{ends} notifications of the ends of {long} long hangs");
+        // Once more while it goes on.
+        assert!(all.len() <= 2 * long, "{} notifications of {long} long hangs", all.len());
     });
+}
+
+/// The program that has a main loop, and what it needs.
+struct Scene {
+    _server: Ended,
+    _recorder: Ended,
+    _notifier: Ended,
+    sleepy: Ended,
+    woke: BufReader<ChildStdout>,
+}
+
+impl Scene {
+    /// Starts a server of notifications, a recorder, and a program that sleeps for so many seconds each time.
+    fn start(bus: &Bus, display: &Display, seconds: &str) -> Scene {
+        let script = bus.dir().join("sleepy.py");
+        std::fs::write(&script, SLEEPY.replace("2.2", seconds)).unwrap();
+        let start = |command: &mut Command| Ended(command.spawn().unwrap());
+        let _server =
+            start(bus.command("dunst").env("DISPLAY", &display.name).stderr(Stdio::null()));
+        bus.client().wait_for_owner("org.freedesktop.Notifications").unwrap();
+        let mut recorder = bus.command(UNJANK);
+        recorder.args(["hangs", "record", "--program", "sleepy.py"]).stderr(Stdio::null());
+        let _recorder = start(&mut recorder);
+        let _notifier =
+            start(bus.command(UNJANK).args(["hangs", "watch", "--notify"]).stderr(Stdio::null()));
+        let mut sleepy =
+            start(bus.command("python3").arg(&script).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let woke = BufReader::new(sleepy.0.stdout.take().unwrap());
+        Scene { _server, _recorder, _notifier, sleepy, woke }
+    }
+
+    fn fall_asleep(&self) {
+        self.sleepy.0.stdin.as_ref().unwrap().write_all(b"x").unwrap();
+    }
+
+    fn wake_up(&mut self) {
+        self.woke.read_line(&mut String::new()).unwrap();
+    }
 }
 
 /// The notifications that are asked for on a bus, as `dbus-monitor` prints them.
@@ -124,6 +168,16 @@ impl AskedNotifications {
         AskedNotifications { _monitor: monitor, lines }
     }
 
+    /// Returns the next notification about a program: those of other tests may hang, too.
+    fn next_of(&mut self, program: &str) -> (u32, String) {
+        loop {
+            let next = self.next();
+            if next.1.starts_with(&format!("{program} ")) {
+                return next;
+            }
+        }
+    }
+
     /// Returns the number of the notification that the next one takes the place of, and its summary.
     fn next(&mut self) -> (u32, String) {
         let (mut replaces, mut texts) = (None, Vec::new());
@@ -144,6 +198,35 @@ impl AskedNotifications {
         // The name of the sender and an icon come before it.
         (replaces.unwrap(), texts.remove(2))
     }
+}
+
+#[test]
+fn a_program_that_is_still_frozen_is_told_and_its_end_takes_that_place() {
+    if !has(&["dunst", "dbus-monitor", "python3"]) {
+        return;
+    }
+    in_time(|| {
+        let Some(bus) = Bus::start() else { return };
+        let Some(display) = Display::start() else { return };
+        let mut asked = AskedNotifications::begin(&bus);
+        let mut scene = Scene::start(&bus, &display, "6.2");
+        // One that is hung when it is found counts from there, or not at all.
+        scene.fall_asleep();
+        scene.wake_up();
+        scene.fall_asleep();
+        let (before, first) = asked.next_of("sleepy.py");
+        let (mut replaces, mut second) = asked.next_of("sleepy.py");
+        if first.starts_with("sleepy.py froze ") {
+            // Of the first time.
+            assert!(second.starts_with("sleepy.py has not answered for "), "{second}");
+            (replaces, second) = asked.next_of("sleepy.py");
+        } else {
+            assert!(first.starts_with("sleepy.py has not answered for "), "{first}");
+            assert_eq!(before, 0, "{first}");
+        }
+        assert!(second.starts_with("sleepy.py froze ") && replaces != 0, "{replaces} {second}");
+        scene.wake_up();
+    });
 }
 
 /// A hang whose record takes a few thousand bytes, as of a program in C++.

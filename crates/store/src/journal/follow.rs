@@ -29,7 +29,7 @@ pub enum JournalNews<'a> {
 #[derive(Debug)]
 pub struct JournalFollower {
     /// Longer records are left out.
-    most_bytes: u32,
+    most_bytes: usize,
     place: Option<Place>,
 }
 
@@ -47,7 +47,7 @@ struct Place {
 impl JournalFollower {
     /// Begins with the first record of whatever journal is there at the first look. Records of more than `most_bytes` are left out.
     #[must_use]
-    pub fn new(most_bytes: u32) -> JournalFollower {
+    pub fn new(most_bytes: usize) -> JournalFollower {
         JournalFollower { most_bytes, place: None }
     }
 
@@ -99,7 +99,7 @@ impl Place {
         &mut self,
         file: &dyn AppendFile,
         len: u64,
-        most_bytes: u32,
+        most_bytes: usize,
         each: &mut dyn FnMut(JournalNews<'_>),
     ) -> io::Result<()> {
         // A hostile file begins a frame everywhere, each of which says that it takes the rest.
@@ -156,7 +156,7 @@ fn give_records(
     file: &dyn AppendFile,
     at: u64,
     frame: &FrameHeader,
-    most_bytes: u32,
+    most_bytes: usize,
     each: &mut dyn FnMut(JournalNews<'_>),
 ) -> io::Result<()> {
     let mut at = at + FRAME_HEADER_LEN as u64;
@@ -169,7 +169,7 @@ fn give_records(
         if at + u64::from(length) > end {
             return Ok(());
         }
-        if length <= most_bytes {
+        if format::usize_of(length.into()) <= most_bytes {
             let record = file.read_part(at, length.into())?;
             // It was cut since.
             if record.len() as u64 != u64::from(length) {

@@ -20,11 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most programs whose notification takes the place of their last one.
 const MOST_PROGRAMS: usize = 256;
 
-/// Shows hangs. A notification takes the place of the last one about the same program.
+/// Shows hangs. A notification takes the place of the last one about the same program; that of a hang which has ended takes the place of
+/// the one that was shown while it went on.
 #[derive(Debug)]
 pub(super) struct HangNotifier {
     /// The number of each program's last notification.
     shown: BTreeMap<String, u32>,
+    /// The numbers of the hangs that are shown as going on, with those of their notifications.
+    going_on: BTreeMap<u64, u32>,
     /// What the last one failed with, which is told once.
     failed: Option<String>,
 }
@@ -41,20 +44,22 @@ impl HangNotifier {
                 .because(error)
                 .hint("start it in a desktop session; without --notify hangs are printed")
         })?;
-        Ok(HangNotifier { shown: BTreeMap::new(), failed: None })
+        Ok(HangNotifier { shown: BTreeMap::new(), going_on: BTreeMap::new(), failed: None })
     }
 
-    /// Shows a hang that has ended and was long; what cannot be shown is told on stderr, once for each reason.
+    /// Shows a long hang, once while it goes on and once when it has ended; what cannot be shown is told on stderr, once for each reason.
     ///
     /// # Errors
     ///
     /// stderr cannot be written to.
     pub(super) fn show(&mut self, hang: &Hang, style: &HangTextStyle<'_>) -> io::Result<()> {
-        if hang.goes_on || hang.length_ns < SHOWN_NS {
+        let earlier = self.going_on.get(&hang.number).copied();
+        if hang.length_ns < SHOWN_NS || hang.goes_on && earlier.is_some() {
             return Ok(());
         }
         let (summary, body) = texts(hang, style);
-        let replaces = self.shown.get(&hang.program).copied().unwrap_or(0);
+        let of_program = self.shown.get(&hang.program).copied();
+        let replaces = earlier.or(of_program).unwrap_or(0);
         let notification =
             Notification { program: "unjank", summary: &summary, body: &body, replaces };
         // Connected anew: the bus may have been started again since the last one.
@@ -65,6 +70,14 @@ impl HangNotifier {
                     self.shown.clear();
                 }
                 self.shown.insert(hang.program.clone(), number);
+                self.going_on.remove(&hang.number);
+                if hang.goes_on {
+                    if self.going_on.len() >= MOST_PROGRAMS {
+                        // One of a recorder that was killed never ends.
+                        self.going_on.pop_first();
+                    }
+                    self.going_on.insert(hang.number, number);
+                }
             }
             Err(error) => {
                 let text = report::error::chain(&error);
@@ -87,7 +100,11 @@ fn connect() -> Result<BlockingClient, ClientError> {
 /// Returns the line and the text of a notification.
 fn texts(hang: &Hang, style: &HangTextStyle<'_>) -> (String, String) {
     let length = figure::duration(Duration::from_nanos(hang.length_ns));
-    let summary = format!("{} froze {length}", style.others(&hang.program));
+    let program = style.others(&hang.program);
+    let summary = match hang.goes_on {
+        true => format!("{program} has not answered for {length}"),
+        false => format!("{program} froze {length}"),
+    };
     let mut body = style.reason(hang);
     if let Some(command) = style.command(hang) {
         body.push_str("\nTo mend it: ");
