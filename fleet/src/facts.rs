@@ -1,12 +1,18 @@
 //! What is said of a machine beside its hangs, only if a person asks for it: its system, its kernel, the models of its disks.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use store::disk::Disk;
 
 /// The longest name and the longest value that are taken, in bytes.
 const MAX_TEXT: usize = 256;
+/// The most facts of a file.
+const MOST_FACTS: usize = 256;
+/// The most volumes, one over the other, that are followed to a disk.
+const DEEPEST: usize = 8;
+/// The most disks below a volume whose models are told.
+const MOST_DISKS: usize = 16;
 
 /// Something that is so on a machine at a moment.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,6 +45,27 @@ pub fn parse_fact(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Reads a file with a fact in each line; empty lines and those that begin with `#` are none.
+///
+/// # Errors
+///
+/// A sentence about what is wrong.
+pub fn parse_facts(bytes: &[u8]) -> Result<Vec<(String, String)>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    let mut facts = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if facts.len() == MOST_FACTS {
+            return Err(format!("it has more than {MOST_FACTS} facts"));
+        }
+        facts.push(parse_fact(line).map_err(|why| format!("line {}: {why}", at + 1))?);
+    }
+    Ok(facts)
+}
+
 /// Returns the system, the kernel and the models of these devices, as far as they can be read below `root`.
 #[must_use]
 pub fn read_machine(
@@ -64,7 +91,12 @@ pub fn read_machine(
         facts
             .push(("system".to_owned(), words.into_iter().flatten().collect::<Vec<_>>().join(" ")));
     }
-    if let Some(kernel) = read("proc/sys/kernel/osrelease") {
+    // Services may not see that file.
+    let running = || {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        (root == Path::new("/")).then_some(release)
+    };
+    if let Some(kernel) = read("proc/sys/kernel/osrelease").or_else(running) {
         facts.push(("kernel".to_owned(), kernel));
     }
     for device in devices {
@@ -84,26 +116,90 @@ pub fn read_machine(
     facts
 }
 
-/// Returns the model of the disk of a device, also of a partition, or of a volume over one.
+/// Returns the model of the disk of a device, also of a partition, or of a volume over one; of a volume over several disks all
+/// models.
 fn disk_model(disk: &dyn Disk, root: &Path, device: &str) -> Option<String> {
-    if device.is_empty() || device.contains('/') || device.starts_with('.') {
-        return None;
-    }
     let class = root.join("sys/class/block");
-    let mut at = class.join(device).canonicalize().ok()?;
+    let mut level = BTreeSet::from([block_name(disk, root, device)?]);
+    let mut models = BTreeSet::new();
     // A volume of the device mapper may be over another one.
-    for _ in 0..4 {
-        let below = disk.list(&at.join("slaves")).ok().and_then(|names| names.into_iter().min());
-        let Some(below) = below else { break };
-        at = class.join(below).canonicalize().ok()?;
+    for _ in 0..DEEPEST {
+        let mut below = BTreeSet::new();
+        for name in level.into_iter().take(MOST_DISKS) {
+            let Ok(at) = class.join(&name).canonicalize() else { continue };
+            let slaves = disk.list(&at.join("slaves")).unwrap_or_default();
+            match slaves.is_empty() {
+                true => models.extend(model_at(disk, &at)),
+                false => {
+                    below.extend(slaves.into_iter().filter_map(|slave| slave.into_string().ok()))
+                }
+            }
+        }
+        level = below;
     }
+    let models: Vec<String> = models.into_iter().collect();
+    (!models.is_empty()).then(|| models.join(" + "))
+}
+
+/// Returns the model of a disk, or of the disk of a partition.
+fn model_at(disk: &dyn Disk, at: &Path) -> Option<String> {
     let model = |at: &Path| {
         let bytes =
             disk.read(&at.join("device/model")).or_else(|_| disk.read(&at.join("device/name")));
-        bytes.ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+        let text = String::from_utf8_lossy(&bytes.ok()?).trim().to_owned();
+        Some(text).filter(|text| !text.is_empty())
     };
-    let parent: Option<PathBuf> = at.parent().map(Path::to_owned);
-    model(&at).or_else(|| model(&parent?))
+    model(at).or_else(|| model(at.parent()?))
+}
+
+/// Returns the name in `/sys/class/block` of a device that is named as below `/dev`: of a volume of LVM, or of an encrypted one, that
+/// of the device mapper, which has numbers in the place of names.
+fn block_name(disk: &dyn Disk, root: &Path, device: &str) -> Option<String> {
+    let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.');
+    if !device.split('/').all(is_plain) {
+        return None;
+    }
+    let class = root.join("sys/class/block");
+    if !device.contains('/') {
+        return Some(device.to_owned());
+    }
+    // A link, as `/dev/mapper/NAME` and `/dev/disk/by-uuid/NAME` are.
+    let target = root.join("dev").join(device).canonicalize().ok();
+    let name = target.and_then(|target| Some(target.file_name()?.to_str()?.to_owned()));
+    if let Some(name) = name.filter(|name| class.join(name).exists()) {
+        return Some(name);
+    }
+    // A service may have a `/dev` of its own, without disks.
+    let mapped = match device.split_once('/')? {
+        ("mapper", name) => unescaped(name),
+        // `/dev/GROUP/VOLUME` of LVM.
+        (group, volume) => format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--")),
+    };
+    let mut names = disk.list(&class).ok()?;
+    names.sort_unstable();
+    let is_meant = |name: &String| {
+        let found = disk.read(&class.join(name).join("dm/name"));
+        name.starts_with("dm-")
+            && found.is_ok_and(|found| found.trim_ascii_end() == mapped.as_bytes())
+    };
+    names.into_iter().filter_map(|name| name.into_string().ok()).find(is_meant)
+}
+
+/// Returns the name of a volume as the kernel has it: `udev` writes some bytes as `\x20`.
+fn unescaped(name: &str) -> String {
+    let mut parts = name.split("\\x");
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend(&part.as_bytes()[2..]);
+            }
+            None => bytes.extend([b"\\x", part.as_bytes()].concat()),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -128,6 +224,111 @@ mod tests {
         let facts = read_machine(&*store::disk::real(), root.path(), &devices);
         let expected = [("system", "debian 12"), ("disk:nvme0n1p2", "Some SSD 970")];
         assert_eq!(facts, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    /// Makes a tree as `/sys` and `/dev` have it: disks with partitions, and volumes over what is named.
+    #[expect(clippy::disallowed_methods, reason = "a test makes the files that it reads")]
+    fn tree(disks: &[(&str, &str)], volumes: &[(&str, &str, &[&str])]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let class = root.path().join("sys/class/block");
+        std::fs::create_dir_all(&class).unwrap();
+        let link = |name: &str, to: &Path| {
+            std::os::unix::fs::symlink(to, class.join(name)).unwrap();
+        };
+        for (name, model) in disks {
+            let at = root.path().join("sys/devices").join(name);
+            let part = at.join(format!("{name}p1"));
+            std::fs::create_dir_all(&part).unwrap();
+            std::fs::create_dir_all(at.join("device")).unwrap();
+            std::fs::write(at.join("device/model"), format!("{model} \n")).unwrap();
+            link(name, &at);
+            link(&format!("{name}p1"), &part);
+        }
+        for (name, mapped, below) in volumes {
+            let at = root.path().join("sys/devices/virtual/block").join(name);
+            std::fs::create_dir_all(at.join("slaves")).unwrap();
+            std::fs::create_dir_all(at.join("dm")).unwrap();
+            std::fs::write(at.join("dm/name"), format!("{mapped}\n")).unwrap();
+            for slave in *below {
+                let to = class.join(slave);
+                std::os::unix::fs::symlink(to, at.join("slaves").join(slave)).unwrap();
+            }
+            link(name, &at);
+        }
+        root
+    }
+
+    fn model(root: &tempfile::TempDir, device: &str) -> Option<String> {
+        let facts = read_machine(&*store::disk::real(), root.path(), &BTreeSet::from([device]));
+        facts
+            .into_iter()
+            .find(|(name, _)| *name == format!("disk:{device}"))
+            .map(|(_, model)| model)
+    }
+
+    #[test]
+    fn the_model_of_a_volume_is_that_of_the_disk_below_it() {
+        let root = tree(
+            &[("nvme0n1", "Some SSD 970"), ("nvme1n1", "Old Disk")],
+            &[
+                ("dm-0", "luks-1b2c", &["nvme0n1p1"]),
+                ("dm-1", "my--group-root--fs", &["dm-0"]),
+                ("dm-2", "wide", &["nvme1n1p1", "dm-0"]),
+                ("dm-3", "with blank", &["nvme1n1p1"]),
+            ],
+        );
+        let ssd = Some("Some SSD 970".to_owned());
+        for device in [
+            "mapper/luks-1b2c",
+            "mapper/my--group-root--fs",
+            "my-group/root-fs",
+            "dm-1",
+            "nvme0n1p1",
+            "nvme0n1",
+        ] {
+            assert_eq!(model(&root, device), ssd, "{device}");
+        }
+        assert_eq!(model(&root, "mapper/wide").unwrap(), "Old Disk + Some SSD 970");
+        assert_eq!(model(&root, "mapper/with\\x20blank").unwrap(), "Old Disk");
+        for device in ["mapper/none", "mapper/../nvme0n1", "mapper/", "/dm-0", "a/b/c", "mapper/.x"]
+        {
+            assert_eq!(model(&root, device), None, "{device}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test makes the files that it reads")]
+    fn a_link_below_dev_names_the_device() {
+        let root = tree(&[("sda", "Disk"), ("sdb", "Other")], &[("dm-7", "x", &["sdap1"])]);
+        let dev = root.path().join("dev");
+        for dir in ["mapper", "disk/by-uuid"] {
+            std::fs::create_dir_all(dev.join(dir)).unwrap();
+        }
+        for name in ["dm-7", "sdb"] {
+            std::fs::write(dev.join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("../dm-7", dev.join("mapper/renamed")).unwrap();
+        std::os::unix::fs::symlink("../../sdb", dev.join("disk/by-uuid/12-34")).unwrap();
+        assert_eq!(model(&root, "mapper/renamed").unwrap(), "Disk");
+        assert_eq!(model(&root, "disk/by-uuid/12-34").unwrap(), "Other");
+    }
+
+    #[test]
+    fn volumes_that_are_over_each_other_end() {
+        let root = tree(&[("sda", "Disk")], &[("dm-0", "a", &["dm-1"]), ("dm-1", "b", &["dm-0"])]);
+        assert_eq!(model(&root, "mapper/a"), None);
+    }
+
+    #[test]
+    fn a_file_of_facts_has_one_in_each_line() {
+        let facts = parse_facts(b"# packages\n\nnautilus=43.2-1\n desktop=GNOME 48\n").unwrap();
+        let expected = [("nautilus", "43.2-1"), ("desktop", "GNOME 48")];
+        assert_eq!(facts, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert!(parse_facts(b"a=b\nc\n").unwrap_err().starts_with("line 2: "));
+        parse_facts(b"a=\xff\n").unwrap_err();
+        let many = "a=b\n".repeat(MOST_FACTS);
+        parse_facts(many.as_bytes()).unwrap();
+        parse_facts(format!("{many}a=b\n").as_bytes()).unwrap_err();
     }
 
     #[test]
