@@ -1,5 +1,6 @@
 //! What `unjank hangs` recorded, for engines that hold the records of many machines: Parquet, OpenTelemetry, OpenMetrics; and for viewers: pprof, Perfetto.
 
+pub mod counters;
 pub mod facts;
 pub mod identity;
 pub mod lake;
@@ -9,3 +10,4 @@ pub mod perfetto;
 pub mod pprof;
 pub mod tables;
 pub mod viewer;
+pub mod watched_store;

@@ -214,7 +214,7 @@ fn an_event_has_no_time_before_1970_and_a_line_of_its_stack_is_one_frame() {
     late.frames[1].function = forged.to_owned();
     let disk = store::disk::real();
     let source = RecordSource::find(&*disk, Path::new("/nonexistent"), Some("a"), 1).unwrap();
-    let request = request(&source, &[&late]);
+    let request = request(&source, &[], &[&late]);
     let record = &request.resource_logs[0].scope_logs[0].log_records[0];
     let last = i64::MAX as u64;
     assert_eq!((record.time_unix_nano, record.observed_time_unix_nano), (last, last));

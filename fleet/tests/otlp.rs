@@ -1,7 +1,7 @@
 //! `otlp`: every hang is acknowledged once, whatever the receiver does.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use prost::Message;
 
-use crate::fixture::{DAY_NS, Place, SECOND, hang, refusal, stdout};
+use crate::fixture::{DAY_NS, Place, SECOND, hang, read_post, refusal, stdout};
 
 /// What a receiver does with a request.
 #[derive(Clone, Copy)]
@@ -68,20 +68,7 @@ fn receive(answers: Vec<Answer>) -> (String, Receiver<LogRecord>) {
 }
 
 fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ExportLogsServiceRequest> {
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
-        let line = line.trim_end().to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.parse().unwrap();
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
+    let (_, body) = read_post(stream)?;
     Some(ExportLogsServiceRequest::decode(&*body).unwrap())
 }
 

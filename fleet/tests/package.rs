@@ -92,7 +92,7 @@ fn the_package_has_what_its_table_lists_and_pages_and_completions_without_faults
     let asked = "source \"$0\"; COMP_WORDS=(unjank-export parquet --f); COMP_CWORD=2
         _unjank__export unjank-export --f parquet; echo \"${COMPREPLY[*]}\"";
     let answer = stdout(&done(Command::new("bash").args(["-c", asked]).arg(&completions)));
-    assert_eq!(answer.trim(), "--facts --fact");
+    assert_eq!(answer.trim(), "--facts --fact --facts-from");
     let notices = dest.path().join("usr/share/doc/unjank-export/THIRD-PARTY-NOTICES");
     let notices = std::fs::read_to_string(notices).unwrap();
     // In C, with a licence of its own.

@@ -9,6 +9,7 @@ mod fixture;
 mod hostile;
 mod openmetrics;
 mod otlp;
+mod otlp_metrics;
 mod package;
 mod parquet;
 mod profile;

@@ -1,6 +1,8 @@
 //! The command line: what is typed, what is printed, and the exit status.
 
+mod facts;
 mod generate;
+mod metric_sender;
 mod openmetrics;
 mod otlp;
 mod parquet;
@@ -21,6 +23,7 @@ use store::disk::Disk;
 use sys::clock::{Clock, SystemClock};
 use unjank_export::identity::{IdentityError, RecordSource};
 use unjank_export::viewer::MOST_BYTES;
+use unjank_export::watched_store::WatchedStore;
 use unjank_export::{perfetto, pprof};
 
 /// What `--help` begins with.
@@ -97,6 +100,9 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// The files of a store: the number of each, and which file it is.
+type StoreFiles = Vec<(u64, (u64, u64))>;
+
 /// What each command works with.
 struct Session {
     disk: Arc<dyn Disk>,
@@ -172,10 +178,16 @@ impl Session {
         *self.damage.borrow_mut() = damage;
     }
 
-    /// Reads the store as [`Session::stored`] does, and refuses one of which nothing can be read: what is written of it would say
-    /// that there were no hangs.
+    /// Reads the store as [`Session::stored`] does, and refuses one of which nothing can be read.
     fn stored_records(&self) -> Result<StoredHistory, Failure> {
         let stored = self.read_store()?;
+        self.check_records(&stored)?;
+        Ok(stored)
+    }
+
+    /// Refuses a store of which nothing can be read: what is written of it would say that there were no hangs. Says what else cannot be
+    /// read.
+    fn check_records(&self, stored: &StoredHistory) -> Result<(), Failure> {
         match stored.damage() {
             Some(damage) if stored.hangs.is_empty() && stored.periods.is_empty() => {
                 let what = damage.trim_start_matches("Not read: ").trim_end_matches('.');
@@ -183,14 +195,21 @@ impl Session {
                 Err(Failure::new(text).hint(UNREADABLE))
             }
             _ => {
-                self.tell_damage(&stored);
-                Ok(stored)
+                self.tell_damage(stored);
+                Ok(())
             }
         }
     }
 
+    /// Reads the store again if it has changed. Returns whether it was read.
+    fn refresh(&self, watched: &mut WatchedStore) -> Result<bool, Failure> {
+        check_store(&*self.disk, &self.dir)?;
+        let done = watched.refresh(&*self.disk, &self.dir, self.now_ns());
+        done.map_err(|error| Failure::of(&error))
+    }
+
     /// Returns the files of the store, which are others after records were erased.
-    fn store_files(&self) -> Vec<(u64, (u64, u64))> {
+    fn store_files(&self) -> StoreFiles {
         hangs::store::files(&*self.disk, &self.dir).unwrap_or_default()
     }
 

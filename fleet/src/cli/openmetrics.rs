@@ -12,7 +12,8 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use sys::clock::Clock;
-use unjank_export::openmetrics::{CONTENT_TYPE, HangCounters};
+use unjank_export::counters::HangCounters;
+use unjank_export::openmetrics::{CONTENT_TYPE, render};
 
 use super::{Failure, Session, say};
 
@@ -40,7 +41,7 @@ impl OpenMetrics {
         let mut counters = HangCounters::default();
         counters.add(&session.stored()?);
         match self.listen {
-            None => print_text(&counters.render(&*session.disk, Path::new("/proc")))?,
+            None => print_text(&render(&counters.families(&*session.disk, Path::new("/proc"))))?,
             Some(path) => serve(session, &path, &mut counters)?,
         }
         Ok(())
@@ -111,7 +112,7 @@ fn serve(session: &Session, path: &Path, counters: &mut HangCounters) -> Result<
                     counters.note_unread();
                 }
             }
-            counters.render(&*session.disk, Path::new("/proc"))
+            render(&counters.families(&*session.disk, Path::new("/proc")))
         };
         // A client that goes away hurts nobody.
         let _ = answer(stream, &session.clock, metrics);

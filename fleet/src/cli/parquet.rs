@@ -1,14 +1,14 @@
 //! `parquet --to DIR`.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use hangs::store::StoredHistory;
 use report::paragraph::counted;
-use unjank_export::facts::{Fact, parse_fact, read_machine};
+use unjank_export::facts::Fact;
 use unjank_export::lake::{ExportTurn, LakeError, export};
 
+use super::facts::FactOptions;
 use super::{AS_FAR, Failure, Session, print};
 
 /// Write a file of rows for each day; again, only what is new
@@ -17,12 +17,8 @@ pub(super) struct Parquet {
     /// The directory; it is made if it is missing.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Also write the system, the kernel and the models of the disks of this machine.
-    #[arg(long)]
-    facts: bool,
-    /// Also write this about the machine, such as nautilus=43.2-1.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_fact)]
-    fact: Vec<(String, String)>,
+    #[command(flatten)]
+    facts: FactOptions,
 }
 
 impl Parquet {
@@ -40,7 +36,7 @@ impl Parquet {
             // Records may have been erased while another export ran.
             stored = session.stored_records()?;
         }
-        let facts = self.all_facts(session, &stored);
+        let facts = self.all_facts(session, &stored)?;
         let outcome = export(&turn, &stored, &facts).map_err(failure)?;
         let hangs = counted(outcome.hangs, "hang");
         let files = counted(outcome.files, "file");
@@ -54,15 +50,9 @@ impl Parquet {
         Ok(())
     }
 
-    fn all_facts(&self, session: &Session, stored: &StoredHistory) -> Vec<Fact> {
-        let mut all = self.fact.clone();
-        if self.facts {
-            let calls = stored.hangs.values().flat_map(|hang| &hang.calls);
-            let objects = calls.filter_map(|call| call.object.as_ref());
-            let devices: BTreeSet<&str> = objects.map(|object| &*object.device).collect();
-            all.extend(read_machine(&*session.disk, Path::new("/"), &devices));
-        }
+    fn all_facts(&self, session: &Session, stored: &StoredHistory) -> Result<Vec<Fact>, Failure> {
         let seen_ns = session.now_ns();
-        all.into_iter().map(|(name, value)| Fact { seen_ns, name, value }).collect()
+        let all = self.facts.read(session, stored)?.into_iter();
+        Ok(all.map(|(name, value)| Fact { seen_ns, name, value }).collect())
     }
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::collector::logs::v1::{
     ExportLogsServiceRequest, ExportLogsServiceResponse,
 };
-use prost::Message;
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use prost::{DecodeError, Message};
 
 /// The longest answer that is read.
 const MAX_ANSWER: u64 = 64 << 10;
@@ -37,6 +40,38 @@ pub enum SendOutcome {
     TooLarge,
     /// The receiver does not take it.
     Refused(String),
+}
+
+/// A request of OTLP.
+pub trait OtlpRequest: Message {
+    /// What it tells, in a word.
+    const WHAT: &str;
+
+    /// Returns how many of its records, or points, an answer refuses for good, and why.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such answer.
+    fn rejected(answer: &[u8]) -> Result<(i64, String), DecodeError>;
+}
+
+impl OtlpRequest for ExportLogsServiceRequest {
+    const WHAT: &str = "hangs";
+
+    fn rejected(answer: &[u8]) -> Result<(i64, String), DecodeError> {
+        let part = ExportLogsServiceResponse::decode(answer)?.partial_success.unwrap_or_default();
+        Ok((part.rejected_log_records, part.error_message))
+    }
+}
+
+impl OtlpRequest for ExportMetricsServiceRequest {
+    const WHAT: &str = "metrics";
+
+    fn rejected(answer: &[u8]) -> Result<(i64, String), DecodeError> {
+        let part =
+            ExportMetricsServiceResponse::decode(answer)?.partial_success.unwrap_or_default();
+        Ok((part.rejected_data_points, part.error_message))
+    }
 }
 
 /// Sends requests to one address.
@@ -77,8 +112,14 @@ pub fn logs_url(base: &str) -> Result<String, UrlError> {
     Ok(if base.ends_with("/v1/logs") { base.to_owned() } else { format!("{base}/v1/logs") })
 }
 
+/// Returns the address of metrics at the receiver whose address of logs [`logs_url`] returned.
+#[must_use]
+pub fn metrics_url(logs: &str) -> String {
+    format!("{}/v1/metrics", logs.strip_suffix("/v1/logs").unwrap_or(logs))
+}
+
 impl OtlpClient {
-    /// Creates one for the address that [`logs_url`] returns.
+    /// Creates one for the address that [`logs_url`] or [`metrics_url`] returns.
     #[must_use]
     pub fn new(url: &str) -> OtlpClient {
         let config = ureq::Agent::config_builder()
@@ -102,7 +143,7 @@ impl OtlpClient {
 
     /// Sends a request once.
     #[must_use]
-    pub fn send(&self, request: &ExportLogsServiceRequest) -> SendOutcome {
+    pub fn send<Request: OtlpRequest>(&self, request: &Request) -> SendOutcome {
         let post = self.agent.post(&self.url).header("content-type", "application/x-protobuf");
         let mut answer = match post.send(&request.encode_to_vec()[..]) {
             Ok(answer) => answer,
@@ -114,11 +155,8 @@ impl OtlpClient {
         let mut bytes = Vec::new();
         let read = answer.body_mut().as_reader().take(MAX_ANSWER).read_to_end(&mut bytes);
         match status {
-            200..=299 => match read.map(|_| ExportLogsServiceResponse::decode(&*bytes)) {
-                Ok(Ok(ExportLogsServiceResponse { partial_success: Some(part) })) => {
-                    SendOutcome::Accepted(part.rejected_log_records, part.error_message)
-                }
-                Ok(Ok(_)) => SendOutcome::Accepted(0, String::new()),
+            200..=299 => match read.map(|_| Request::rejected(&bytes)) {
+                Ok(Ok((count, reason))) => SendOutcome::Accepted(count, reason),
                 Ok(Err(_)) => SendOutcome::Refused("the answer is not one of OTLP".to_owned()),
                 Err(error) => SendOutcome::Later(report::error::chain(&error), None),
             },
@@ -138,6 +176,8 @@ mod tests {
         assert_eq!(logs_url("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/logs");
         assert_eq!(logs_url("http://a:1/v1/logs").unwrap(), "http://a:1/v1/logs");
         assert_eq!(logs_url("http://a/otlp/").unwrap(), "http://a/otlp/v1/logs");
+        assert_eq!(metrics_url(&logs_url("http://a/otlp/").unwrap()), "http://a/otlp/v1/metrics");
+        assert_eq!(metrics_url("http://a:1/v1/logs"), "http://a:1/v1/metrics");
         assert_eq!(logs_url("HTTPS://a"), Err(UrlError::NoTls));
         assert_eq!(logs_url("HTTP://Desk:1").unwrap(), "http://desk:1/v1/logs");
         assert_eq!(logs_url("http://[::1]").unwrap(), "http://[::1]/v1/logs");

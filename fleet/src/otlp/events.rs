@@ -1,5 +1,7 @@
 //! A hang as a log event: the names of the semantic conventions where there are any, `unjank.hang.*` otherwise.
 
+use std::collections::BTreeMap;
+
 use hangs::model::{Hang, ObjectKind};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -15,15 +17,19 @@ use crate::tables::{PART_NAMES, part_times};
 
 /// From this length on a program is said not to respond (`device.anr`), as on Android; below it the event is `app.jank`.
 pub const NO_RESPONSE_NS: u64 = 5_000_000_000;
+/// What the interface thread is called, as on Android: the store has no name of it.
+const MAIN_THREAD: &str = "main";
+/// What the name of a fact about the machine begins with.
+const FACT: &str = "unjank.fact.";
 /// The length from which the recorder keeps a hang, in seconds.
 const THRESHOLD_S: f64 = 0.1;
 
-fn text(text: impl Into<String>) -> Value {
+pub(super) fn text(text: impl Into<String>) -> Value {
     Value::StringValue(text.into())
 }
 
 /// A moment as the protocol has it: receivers take it for a number with a sign.
-fn moment(unix_ns: u64) -> u64 {
+pub(super) fn moment(unix_ns: u64) -> u64 {
     unix_ns.min(i64::MAX as u64)
 }
 
@@ -31,7 +37,7 @@ fn number(number: u64) -> Value {
     Value::IntValue(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-fn attribute(key: &str, value: Value) -> KeyValue {
+pub(super) fn attribute(key: &str, value: Value) -> KeyValue {
     let value = Some(AnyValue { value: Some(value) });
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
@@ -44,7 +50,7 @@ fn list(values: impl Iterator<Item = AnyValue>) -> Value {
     Value::ArrayValue(ArrayValue { values: values.collect() })
 }
 
-fn seconds(nanoseconds: u64) -> f64 {
+pub(super) fn seconds(nanoseconds: u64) -> f64 {
     std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
@@ -67,7 +73,7 @@ fn stack_text(hang: &Hang) -> String {
 }
 
 /// Returns the attributes of a hang, without those that say nothing.
-fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
+fn attributes(source: &RecordSource, facts: &[(String, String)], hang: &Hang) -> Vec<KeyValue> {
     let mut all = vec![
         // Another record with the same one is the same hang: receivers drop it.
         attribute("log.record.uid", text(format!("{:016x}", source.hang_id(hang)))),
@@ -75,6 +81,7 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
         attribute("process.executable.name", text(&*hang.program)),
         // The interface thread is the first one of its process.
         attribute("thread.id", number(hang.process.into())),
+        attribute("thread.name", text(MAIN_THREAD)),
         attribute("unjank.hang.length_ns", number(hang.length_ns)),
         attribute("unjank.hang.uncertain_ns", number(hang.uncertain_ns)),
         attribute("unjank.hang.cause", text(hang.cause.word())),
@@ -105,6 +112,9 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
         all.push(attribute("unjank.hang.object_kind", text(object.kind.word())));
         if !object.device.is_empty() {
             all.push(attribute("unjank.hang.device", text(&*object.device)));
+        }
+        if let Some(model) = model_of(facts, &object.device) {
+            all.push(attribute("unjank.hang.disk_model", text(model)));
         }
         if !object.file_system.is_empty() {
             all.push(attribute("unjank.hang.file_system", text(&*object.file_system)));
@@ -161,7 +171,13 @@ fn attributes(source: &RecordSource, hang: &Hang) -> Vec<KeyValue> {
     all
 }
 
-fn record(source: &RecordSource, hang: &Hang) -> LogRecord {
+/// Returns the model of a device, where it is among the facts.
+fn model_of<'a>(facts: &'a [(String, String)], device: &str) -> Option<&'a str> {
+    let is_meant = |name: &str| name.strip_prefix("disk:") == Some(device);
+    facts.iter().rev().find(|(name, _)| is_meant(name)).map(|(_, model)| &**model)
+}
+
+fn record(source: &RecordSource, facts: &[(String, String)], hang: &Hang) -> LogRecord {
     let name = if hang.length_ns < NO_RESPONSE_NS { "app.jank" } else { "device.anr" };
     LogRecord {
         time_unix_nano: moment(hang.started_ns),
@@ -170,31 +186,55 @@ fn record(source: &RecordSource, hang: &Hang) -> LogRecord {
         severity_number: SeverityNumber::Warn.into(),
         severity_text: "WARN".to_owned(),
         body: Some(AnyValue { value: Some(text(sentence(hang))) }),
-        attributes: attributes(source, hang),
+        attributes: attributes(source, facts, hang),
         event_name: name.to_owned(),
         ..LogRecord::default()
     }
 }
 
-/// Returns the request that tells these hangs.
-#[must_use]
-pub fn request(source: &RecordSource, hangs: &[&Hang]) -> ExportLogsServiceRequest {
-    let resource = Resource {
-        attributes: vec![
-            attribute("service.name", text("unjank-hangs")),
-            attribute("service.version", text(env!("CARGO_PKG_VERSION"))),
-            attribute("service.instance.id", text(source.file_stem())),
-            attribute("host.id", text(&*source.machine)),
-        ],
-        ..Resource::default()
-    };
-    let scope = InstrumentationScope {
+/// Returns what all records of a machine have: who it is, and what is so on it now.
+pub(super) fn resource(source: &RecordSource, facts: &[(String, String)]) -> Resource {
+    let mut attributes = vec![
+        attribute("service.name", text("unjank-hangs")),
+        attribute("service.version", text(env!("CARGO_PKG_VERSION"))),
+        attribute("service.instance.id", text(source.file_stem())),
+        attribute("host.id", text(&*source.machine)),
+    ];
+    // A name stands once among attributes; what was said last is so.
+    let facts: BTreeMap<&str, &str> =
+        facts.iter().map(|(name, value)| (&**name, &**value)).collect();
+    if let Some(system) = facts.get("system") {
+        let (name, version) = system.split_once(' ').unwrap_or((system, ""));
+        attributes.push(attribute("os.type", text("linux")));
+        attributes.push(attribute("os.name", text(name)));
+        if !version.is_empty() {
+            attributes.push(attribute("os.version", text(version)));
+        }
+    }
+    let named = facts.iter().map(|(name, value)| attribute(&format!("{FACT}{name}"), text(*value)));
+    attributes.extend(named);
+    Resource { attributes, ..Resource::default() }
+}
+
+/// Returns what says which program made the records.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope {
         name: "unjank-export".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..InstrumentationScope::default()
-    };
-    let log_records = hangs.iter().map(|hang| record(source, hang)).collect();
-    let scope_logs = vec![ScopeLogs { scope: Some(scope), log_records, ..ScopeLogs::default() }];
-    let logs = ResourceLogs { resource: Some(resource), scope_logs, ..ResourceLogs::default() };
+    }
+}
+
+/// Returns the request that tells these hangs, with facts about the machine by their names.
+#[must_use]
+pub fn request(
+    source: &RecordSource,
+    facts: &[(String, String)],
+    hangs: &[&Hang],
+) -> ExportLogsServiceRequest {
+    let log_records = hangs.iter().map(|hang| record(source, facts, hang)).collect();
+    let scope_logs = vec![ScopeLogs { scope: Some(scope()), log_records, ..ScopeLogs::default() }];
+    let resource = Some(resource(source, facts));
+    let logs = ResourceLogs { resource, scope_logs, ..ResourceLogs::default() };
     ExportLogsServiceRequest { resource_logs: vec![logs] }
 }

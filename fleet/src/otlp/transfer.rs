@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use hangs::model::Hang;
 use hangs::store::StoredHistory;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use store::disk::Disk;
 
-use super::client::{OtlpClient, SendOutcome};
+use super::client::{OtlpClient, OtlpRequest, SendOutcome};
 use super::events::request;
 use super::sent::{SentError, SentHangs};
 use crate::identity::RecordSource;
@@ -33,8 +35,10 @@ pub enum TransferError {
         wait: Option<Duration>,
     },
     /// The receiver does not take a request, and would not later. What was not acknowledged waits in the store.
-    #[error("{url} takes no hangs: {why}")]
+    #[error("{url} takes no {what}: {why}")]
     Refused {
+        /// What was sent: hangs or metrics.
+        what: &'static str,
         /// The address.
         url: String,
         /// Why.
@@ -56,9 +60,17 @@ pub struct TransferOutcome {
     pub reason: String,
 }
 
+impl TransferError {
+    fn refused<Request: OtlpRequest>(client: &OtlpClient, why: String) -> TransferError {
+        TransferError::Refused { what: Request::WHAT, url: client.url().to_owned(), why }
+    }
+}
+
 /// What was read of a store.
 #[derive(Clone, Copy)]
 pub struct StoreReading<'a> {
+    /// What is so on the machine, by names; later ones are true where a name stands twice.
+    pub facts: &'a [(String, String)],
     /// All of it.
     pub stored: &'a StoredHistory,
     /// The moment, in nanoseconds since 1970.
@@ -121,8 +133,8 @@ pub fn send_pending(
             return Ok(false);
         }
         let (batch, later) = rest.split_at(length.min(rest.len()));
-        let refused = |why: String| TransferError::Refused { url: client.url().to_owned(), why };
-        match client.send(&request(source, batch)) {
+        let refused = TransferError::refused::<ExportLogsServiceRequest>;
+        match client.send(&request(source, reading.facts, batch)) {
             SendOutcome::Accepted(rejected, reason) => {
                 let ids: Vec<u64> = batch.iter().map(|hang| source.hang_id(hang)).collect();
                 sent.note(&ids)?;
@@ -134,12 +146,35 @@ pub fn send_pending(
                 rest = later;
             }
             SendOutcome::TooLarge if batch.len() > 1 => length = batch.len() / 2,
-            SendOutcome::TooLarge => return Err(refused("a single hang is too large".to_owned())),
+            SendOutcome::TooLarge => {
+                return Err(refused(client, "a single hang is too large".to_owned()));
+            }
             SendOutcome::Later(why, wait) => {
                 return Err(TransferError::Later { url: client.url().to_owned(), why, wait });
             }
-            SendOutcome::Refused(why) => return Err(refused(why)),
+            SendOutcome::Refused(why) => return Err(refused(client, why)),
         }
     }
     Ok(true)
+}
+
+/// Sends metrics once, and returns how many points the receiver does not want, and why. What is lost on the way is made good by the
+/// next request: the sums are cumulative.
+///
+/// # Errors
+///
+/// [`TransferError::Later`] and [`TransferError::Refused`].
+pub fn send_metrics(
+    client: &OtlpClient,
+    request: &ExportMetricsServiceRequest,
+) -> Result<(i64, String), TransferError> {
+    let refused = TransferError::refused::<ExportMetricsServiceRequest>;
+    match client.send(request) {
+        SendOutcome::Accepted(rejected, reason) => Ok((rejected, reason)),
+        SendOutcome::Later(why, wait) => {
+            Err(TransferError::Later { url: client.url().to_owned(), why, wait })
+        }
+        SendOutcome::TooLarge => Err(refused(client, "they are too large".to_owned())),
+        SendOutcome::Refused(why) => Err(refused(client, why)),
+    }
 }
