@@ -1,5 +1,6 @@
-# The timer and the service that export each day, under the real systemd of an ordinary user: what they write, and what they cannot.
-# Runs as root in a mount, process and cgroup namespace of its own; $1 is the program, $2 a store, $3 the directory of the units.
+# The units of the exports under the real systemd of an ordinary user: what they write, send and serve, and what they cannot.
+# Runs as root in a mount, process and cgroup namespace of its own; $1 is the program, $2 a store, $3 the directory of the units, $4 a
+# drop-in, $5 the address of a receiver.
 set -eu
 program=$1 store=$2 units=$3
 umount -lR /sys/fs/cgroup 2>/dev/null || umount -l /sys/fs/cgroup
@@ -14,6 +15,9 @@ cp "$program" /run/programs/unjank-export
 cp -R "$store" /home/ann/.local/state/unjank/hangs
 for kind in service timer; do
     sed 's|@bindir@|/run/programs|' "$units/unjank-export@.$kind.in" >"/home/ann/.config/systemd/user/unjank-export@.$kind"
+done
+for name in otlp openmetrics; do
+    sed 's|@bindir@|/run/programs|' "$units/unjank-export-$name.service.in" >"/home/ann/.config/systemd/user/unjank-export-$name.service"
 done
 mkdir "/home/ann/a lake"
 chmod 700 /run/user/1000 /home/ann
@@ -58,4 +62,26 @@ printf "%s" "$0" >".config/systemd/user/unjank-export@.service.d/no-namespace.co
 systemctl --user daemon-reload
 systemctl --user start "$service" || cat /run/log
 systemctl --user show --value -p Result "$service"
-' "$4"
+# Hangs are sent, and their counts served, in namespaces, then without them.
+for round in confined free; do
+    for name in otlp openmetrics; do
+        unit=unjank-export-$name.service
+        mkdir -p ".config/systemd/user/$unit.d"
+        # A command of the unit sees what the unit itself does.
+        printf "[Service]\nEnvironment=TO=$1 OPTIONS=--metrics\nStandardOutput=append:%%h/said-$name\nExecStartPost=sh -c \"touch %%h/outside-$name %%h/.local/state/unjank/hangs/outside-$name; true\"\n" >".config/systemd/user/$unit.d/test.conf"
+        [ $round = confined ] || printf "%s" "$0" >".config/systemd/user/$unit.d/no-namespace.conf"
+    done
+    systemctl --user daemon-reload
+    # With a record of what was sent the next round would send nothing.
+    rm -rf .local/state/unjank/hangs-export said-otlp
+    systemctl --user enable --now unjank-export-otlp.service unjank-export-openmetrics.service 2>/dev/null || cat /run/log
+    until grep -q " metrics\.$" said-otlp; do :; done
+    until [ -S "$XDG_RUNTIME_DIR/unjank-export/metrics.sock" ]; do :; done
+    curl -s --unix-socket "$XDG_RUNTIME_DIR/unjank-export/metrics.sock" http://localhost/metrics | grep "^unjank_hangs_total"
+    grep -o " 7 hangs" said-otlp
+    systemctl --user is-active unjank-export-otlp.service unjank-export-openmetrics.service
+    find . -name "outside*" | LC_ALL=C sort
+    systemctl --user disable --now unjank-export-otlp.service unjank-export-openmetrics.service 2>/dev/null
+    test -e "$XDG_RUNTIME_DIR/unjank-export" || echo "the socket is gone"
+done
+' "$4" "$5"

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::fixture::{Place, files, stdout};
+use crate::otlp_metrics::receive;
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -107,11 +108,11 @@ fn drop_in() -> String {
 }
 
 #[test]
-fn a_user_who_switches_the_timer_on_gets_the_files_and_nothing_else_is_written() {
+fn a_user_who_switches_units_on_gets_what_they_write_and_send_and_nothing_else_is_written() {
     if !rustix::process::geteuid().is_root() {
         return skip("namespaces need root");
     }
-    if !has(&["systemctl", "systemd-escape", "dbus-daemon", "setpriv", "unshare"]) {
+    if !has(&["systemctl", "systemd-escape", "dbus-daemon", "setpriv", "unshare", "curl"]) {
         return;
     }
     let place = Place::new();
@@ -130,6 +131,8 @@ fn a_user_who_switches_the_timer_on_gets_the_files_and_nothing_else_is_written()
     inside.args(["300", "sh", "-c", enter, "sh", include_str!("daily.sh"), "daily"]);
     inside.arg(env!("CARGO_BIN_EXE_unjank-export")).arg(place.path("store"));
     inside.arg(top().join("packaging/systemd")).arg(drop_in());
+    let (url, requests) = receive("200");
+    inside.arg(&url);
     let output = inside.output().unwrap();
     if output.status.code() == Some(77) {
         return skip("no cgroup can be made here");
@@ -149,6 +152,24 @@ fn a_user_who_switches_the_timer_on_gets_the_files_and_nothing_else_is_written()
         "inactive",
         "missing is not made",
         "success",
+        // In namespaces, and without them.
+        "unjank_hangs_total{program=\"nautilus\",cause=\"sync\"} 7",
+        " 7 hangs",
+        "active",
+        "active",
+        "the socket is gone",
+        "unjank_hangs_total{program=\"nautilus\",cause=\"sync\"} 7",
+        " 7 hangs",
+        "active",
+        "active",
+        "./.local/state/unjank/hangs/outside-openmetrics",
+        "./.local/state/unjank/hangs/outside-otlp",
+        "./outside-openmetrics",
+        "./outside-otlp",
+        "the socket is gone",
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), wanted, "{output:?}");
+    let mut paths: Vec<String> = requests.try_iter().map(|(path, _)| path).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["/v1/logs", "/v1/logs", "/v1/metrics", "/v1/metrics"]);
 }

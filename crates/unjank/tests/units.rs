@@ -9,9 +9,12 @@ use crate::fixture::systemd::beside_systemd_of_a_person;
 use crate::fixture::{has, in_time, setting};
 
 /// How exposed each unit may be, as `systemd-analyze security` counts; `docs/packages.md` has the reasons.
-const EXPOSURES: [(&str, f64); 7] = [
+const EXPOSURES: [(&str, f64); 9] = [
     ("unjank-index", 2.5),
     ("unjank-export@", 0.9),
+    ("unjank-export-openmetrics", 0.8),
+    // It connects to a Collector by the network.
+    ("unjank-export-otlp", 1.5),
     ("unjank-dconf", 6.0),
     ("unjank-session", 6.1),
     // It looks at the user's programs, which a namespace of users would not let it do.
