@@ -1,4 +1,4 @@
-"""An OpenTelemetry Collector that is stopped in the middle of a stream: every hang comes through it once.
+"""An OpenTelemetry Collector that is stopped in the middle of a stream: every hang comes through it once, and sums of them beside.
 
 collector.py DIR COLLECTOR [SECONDS]: DIR has the programs (target/release), COLLECTOR is a Collector with otlpreceiver and
 otlphttpexporter, SECONDS is how long it is stopped. Everything is on the loopback interface.
@@ -54,6 +54,7 @@ service:
   telemetry: {{metrics: {{level: none}}, logs: {{level: error}}}}
   pipelines:
     logs: {{receivers: [otlp], exporters: [otlphttp]}}
+    metrics: {{receivers: [otlp], exporters: [otlphttp]}}
 """)
 
     def start_collector():
@@ -70,7 +71,7 @@ service:
     environment = dict(os.environ, XDG_STATE_HOME=home + "/state")
     export = [programs + "/unjank-export", "--machine", "desk-1", "--store", home + "/store"]
     export += ["otlp", "--to", f"http://127.0.0.1:{port}"]
-    follower = start(*export, "--follow", env=environment, stdout=subprocess.DEVNULL)
+    follower = start(*export, "--follow", "--metrics", env=environment, stdout=subprocess.DEVNULL)
     time.sleep(12)
     before = len(taken())
     running.terminate()
@@ -79,7 +80,7 @@ service:
     # Its sender is killed in the middle of the outage, too.
     follower.send_signal(signal.SIGKILL)
     follower.wait()
-    follower = start(*export, "--follow", env=environment, stdout=subprocess.DEVNULL)
+    follower = start(*export, "--follow", "--metrics", env=environment, stdout=subprocess.DEVNULL)
     time.sleep(outage / 2)
     during = len(taken())
     running = start_collector()
@@ -91,6 +92,14 @@ service:
     twice = sum(count > 1 for count in counts.values())
     print(f"{total} hangs: {before} before the stop, {during} at its end, {len(counts)} in all, {twice} twice")
     assert 0 < before <= during < total and len(counts) == total and twice == 0
+    # Sums go beside, through the outage and to another sender, which counts the same.
+    follower.kill()
+    follower.wait()
+    subprocess.run([*export, "--metrics"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    with open(home + "/taken.metrics") as lines:
+        sums = [int(line) for line in lines]
+    print("sums of hangs:", *sums)
+    assert len(sums) >= 2 and sums == sorted(sums) and sums[-1] == total, sums
 finally:
     for process in started:
         if process.poll() is None:

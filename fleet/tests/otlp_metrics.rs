@@ -25,7 +25,7 @@ const LOGS: &str = "/v1/logs";
 const METRICS: &str = "/v1/metrics";
 
 /// Starts a receiver that answers so to metrics, and takes all else. It ends with the test.
-fn receive(metrics: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
+pub(crate) fn receive(metrics: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (taken, requests) = channel();

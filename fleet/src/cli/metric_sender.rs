@@ -27,6 +27,8 @@ pub(super) struct MetricSender {
     next: Duration,
     /// What was said on stderr last.
     said: Option<String>,
+    /// Whether it was said that they are taken, which is said once.
+    is_told: bool,
 }
 
 /// Returns how many metrics a request has.
@@ -44,6 +46,7 @@ impl MetricSender {
             boot_ns: boot_ns(&*session.disk, Path::new("/proc")),
             next: Duration::ZERO,
             said: None,
+            is_told: false,
         }
     }
 
@@ -91,8 +94,7 @@ impl MetricSender {
             _ => Failure::of(&error),
         });
         self.tell_rejected(sent?);
-        print(&format!("Sent to {}: {}.", self.url(), counted(length(&request), "metric")))?;
-        Ok(())
+        self.tell_sent(&request)
     }
 
     /// Sends a request, and tries again in a minute what cannot be sent now.
@@ -104,7 +106,13 @@ impl MetricSender {
         let request = self.request(session, facts);
         let mut pause = INTERVAL;
         match send_metrics(&self.client, &request) {
-            Ok(rejected) => self.tell_rejected(rejected),
+            Ok(rejected) => {
+                self.tell_rejected(rejected);
+                if !self.is_told {
+                    self.tell_sent(&request)?;
+                    self.is_told = true;
+                }
+            }
             Err(TransferError::Later { url, why, wait }) => {
                 pause = pause.max(wait.unwrap_or_default().min(10 * INTERVAL));
                 self.say_once(format!("cannot send metrics to {url} now: {why}"));
@@ -126,6 +134,11 @@ impl MetricSender {
         print_lines(&serde_json::to_string_pretty(&request).map_err(io::Error::other)?)?;
         let count = counted(length(&request), "metric");
         say(&format!("{count} would be sent to {}; nothing was.", self.url()));
+        Ok(())
+    }
+
+    fn tell_sent(&self, request: &ExportMetricsServiceRequest) -> Result<(), Failure> {
+        print(&format!("Sent to {}: {}.", self.url(), counted(length(request), "metric")))?;
         Ok(())
     }
 

@@ -46,7 +46,7 @@ struct Arguments {
     seed: u64,
 }
 
-/// Records hangs that begin now, one after the other.
+/// Records hangs that begin now, one after the other, and at their end for how long their programs were followed.
 fn record(arguments: &Arguments, seconds: u32) -> Result<u64, Box<dyn std::error::Error>> {
     let fleet = FleetPlan::of(arguments.seed, 3, 100);
     let mut store = HangStore::open(store::disk::real(), &arguments.to, DEFAULT_LIMIT)?;
@@ -54,16 +54,28 @@ fn record(arguments: &Arguments, seconds: u32) -> Result<u64, Box<dyn std::error
     let mut machine = MachinePlan::of(&fleet, 0);
     (0..3).for_each(|day| machine.live(&fleet, day, &mut stored));
     let clock = SystemClock::start();
+    let now_ns = || -> Result<u64, Box<dyn std::error::Error>> {
+        let now = clock.now().duration_since(SystemTime::UNIX_EPOCH)?;
+        Ok(u64::try_from(now.as_nanos())?)
+    };
+    let from_ns = now_ns()?;
     let total = u64::from(seconds) * 20;
     for at in 0..total {
         let mut hang = stored.hangs[&(1 + at % stored.hangs.len() as u64)].clone();
         hang.number = store.take_number();
-        let now = clock.now().duration_since(SystemTime::UNIX_EPOCH)?;
-        hang.started_ns = u64::try_from(now.as_nanos())?;
+        hang.started_ns = now_ns()?;
         store.append(&[HangRecord::Hang(Box::new(hang))])?;
         let nothing: &mut [PollFd<'_>] = &mut [];
         poll(nothing, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }))?;
     }
+    let mut period = stored.periods[0].clone();
+    (period.from_ns, period.to_ns) = (from_ns, now_ns()?);
+    let length_ns = period.to_ns.saturating_sub(from_ns);
+    (period.recorder_ns, period.watched_ns) = (length_ns, length_ns);
+    for program in &mut period.programs {
+        (program.watched_ns, program.present_ns) = (length_ns, length_ns);
+    }
+    store.append(&[HangRecord::Watched(period)])?;
     Ok(total)
 }
 

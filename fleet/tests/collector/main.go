@@ -1,9 +1,10 @@
-// The parts of an OpenTelemetry Collector that collector.py needs: OTLP over HTTP in and out.
+// The parts of an OpenTelemetry Collector that collector.py and clickhouse.py need: OTLP over HTTP in and out, and out to ClickHouse.
 package main
 
 import (
 	"log"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/clickhouseexporter"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
@@ -20,7 +21,7 @@ func components() (otelcol.Factories, error) {
 	if err != nil {
 		return f, err
 	}
-	f.Exporters, err = otelcol.MakeFactoryMap(otlphttpexporter.NewFactory())
+	f.Exporters, err = otelcol.MakeFactoryMap(otlphttpexporter.NewFactory(), clickhouseexporter.NewFactory())
 	return f, err
 }
 
