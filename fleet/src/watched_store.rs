@@ -34,7 +34,7 @@ fn settled_state(disk: &dyn Disk, dir: &Path, now_ns: u64) -> Option<StoreState>
 }
 
 impl WatchedStore {
-    /// Reads the store in `dir`, unless nothing in it has changed since the last time. Returns whether it was read.
+    /// Reads the store in `dir`, unless all of it was read the last time and nothing has changed since. Returns whether it was read.
     ///
     /// # Errors
     ///
@@ -52,7 +52,8 @@ impl WatchedStore {
         }
         self.read_from = None;
         self.stored = read(disk, dir)?;
-        self.read_from = state;
+        // What cannot be read now may be readable the next time, although no file has changed.
+        self.read_from = state.filter(|_| self.stored.damage().is_none());
         Ok(true)
     }
 
@@ -102,6 +103,10 @@ mod tests {
         assert_eq!(refresh(now_ns), (true, 1));
         assert_eq!(refresh(later_ns), (true, 1));
         assert_eq!(refresh(later_ns), (false, 1));
+        let strange = dir.join("00000099.hangs");
+        std::fs::create_dir(&strange).unwrap();
+        assert_eq!(refresh(later_ns), (true, 1));
+        assert_eq!(refresh(later_ns), (true, 1), "not all of it was read");
         std::fs::remove_dir_all(dir).unwrap();
         assert_eq!(refresh(later_ns), (true, 0));
     }

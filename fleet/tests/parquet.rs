@@ -291,6 +291,30 @@ fn a_row_has_what_the_store_has_and_a_path_that_is_excluded_stays_a_hash() {
 }
 
 #[test]
+fn a_fact_is_written_once_and_what_is_typed_holds_before_a_file() {
+    let place = Place::new();
+    place.record_hangs(1..2);
+    let file = place.path("facts");
+    fs::write(&file, "nautilus=43.2-1\nkernel=mine\ndesktop=GNOME\n").unwrap();
+    let mut command = place.command();
+    command.args(["parquet", "--facts", "--fact", "nautilus=44.0-1", "--facts-from"]).arg(&file);
+    stdout(&command.arg("--to").arg(place.path("lake")).output().unwrap());
+    let rows = rows(&files(&place.path("lake/facts"))[0]).remove(0);
+    let column = |name: &str| {
+        let column = rows.column_by_name(name).unwrap().as_string::<i32>();
+        column.iter().map(|text| text.unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all: Vec<(String, String)> = column("name").into_iter().zip(column("value")).collect();
+    let values = |meant: &str| -> Vec<&str> {
+        all.iter().filter(|(name, _)| name == meant).map(|(_, value)| &**value).collect()
+    };
+    assert_eq!(values("nautilus"), ["44.0-1"]);
+    assert_eq!(values("kernel"), ["mine"]);
+    assert_eq!(values("desktop"), ["GNOME"]);
+    assert_eq!(values("system").len(), 1);
+}
+
+#[test]
 fn a_verdict_says_that_a_part_of_the_store_was_not_read() {
     let place = Place::new();
     place.record_hangs(1..3);

@@ -24,7 +24,7 @@ pub(super) struct FactOptions {
 }
 
 impl FactOptions {
-    /// Returns what is so now; of a name that comes twice the later one is meant.
+    /// Returns what is so now, each name once: what the person types holds before the file, and the file before the machine.
     pub(super) fn read(
         &self,
         session: &Session,
@@ -48,6 +48,10 @@ impl FactOptions {
             all.extend(parse_facts(&bytes).map_err(unread)?);
         }
         all.extend(self.fact.iter().cloned());
-        Ok(all)
+        let mut known = BTreeSet::new();
+        let mut last: Vec<(String, String)> =
+            all.into_iter().rev().filter(|(name, _)| known.insert(name.clone())).collect();
+        last.reverse();
+        Ok(last)
     }
 }

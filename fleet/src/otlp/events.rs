@@ -200,7 +200,7 @@ pub(super) fn resource(source: &RecordSource, facts: &[(String, String)]) -> Res
         attribute("service.instance.id", text(source.file_stem())),
         attribute("host.id", text(&*source.machine)),
     ];
-    // A name stands once among attributes; what was said last is so.
+    // A name stands once among attributes, and the last one holds, whoever calls this.
     let facts: BTreeMap<&str, &str> =
         facts.iter().map(|(name, value)| (&**name, &**value)).collect();
     if let Some(system) = facts.get("system") {
