@@ -304,6 +304,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test stands for a linker")]
     fn a_file_without_a_build_id_is_found_as_long_as_it_is_the_one_that_was_mapped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("program");
