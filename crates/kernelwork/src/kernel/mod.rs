@@ -9,15 +9,17 @@ mod names;
 mod offsets;
 mod programs;
 
+use std::collections::HashMap;
 use std::io;
 
 use sys::bpf::assembler::AssembleError;
+use sys::bpf::owner::{OwnerFields, OwnerPlan, SessionOwner};
 use sys::bpf::{
     AttachError, AttachedPrograms, Instruction, LoadError, Map, MapKind, ProgramKind, Ring,
     SharedMap,
 };
 
-use self::layout::{began, flight, key, room, shared, total};
+use self::layout::{began, flight, key, record, room, shared, total};
 use self::memory_programs::work;
 use self::offsets::{RingOffsets, WorkOffsets, WorkPoint};
 use self::programs::WorkPlan;
@@ -109,6 +111,14 @@ pub enum WorkRecord<'a> {
     Memory(MemoryRecord<'a>),
 }
 
+impl<'a> WorkRecord<'a> {
+    /// Reads a record of [`WorkTracer::offer_numbered`]; none for bytes that are none.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<WorkRecord<'a>> {
+        decode::read(bytes)
+    }
+}
+
 /// Counters of losses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WorkLosses {
@@ -131,8 +141,27 @@ pub struct WorkTracer {
     ring: Ring,
     _began: Map,
     _room: Map,
+    /// The numbers of rings in place of their addresses.
+    rings: HashMap<u64, u64>,
     /// What this kernel does not tell.
     unseen: Vec<String>,
+}
+
+/// The most rings that are told apart.
+const RINGS: usize = 4096;
+
+/// Puts the number of a ring in place of its address.
+fn hide_ring(record: &mut [u8], rings: &mut HashMap<u64, u64>) {
+    let at = usize::from(record::RING.unsigned_abs());
+    let Some(address) = record.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) else {
+        return;
+    };
+    if rings.len() >= RINGS {
+        rings.clear();
+    }
+    let next = u64::try_from(rings.len()).unwrap_or(u64::MAX);
+    let number = *rings.entry(u64::from_ne_bytes(*address)).or_insert(next);
+    *address = number.to_ne_bytes();
 }
 
 /// Returns whether the machine has a swap.
@@ -153,7 +182,7 @@ impl WorkTracer {
     /// [`LoadError`]: nothing is recorded.
     pub fn load(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, LoadError> {
         let (mut tracer, plan, offsets) = WorkTracer::prepare(filter, threshold_ns, WHOLE)?;
-        tracer.load_operations_of(&plan, &offsets)?;
+        tracer.attach_operations(&plan, &offsets)?;
         match &offsets.reclaim {
             Ok(points) => tracer.load_reclaim(&plan, points)?,
             Err(what) => tracer.is_unseen("the reclaim of memory", what),
@@ -174,7 +203,25 @@ impl WorkTracer {
     /// As [`WorkTracer::load`].
     pub fn load_operations(filter: SharedMap, threshold_ns: u64) -> Result<WorkTracer, LoadError> {
         let (mut tracer, plan, offsets) = WorkTracer::prepare(filter, threshold_ns, SMALL)?;
-        tracer.load_operations_of(&plan, &offsets)?;
+        tracer.attach_operations(&plan, &offsets)?;
+        Ok(tracer)
+    }
+
+    /// As [`WorkTracer::load_operations`], of processes that a user could trace alone: the programs ask that when an operation is
+    /// submitted and when it is completed. Operations that another process completes are not told.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorkTracer::load`].
+    pub fn load_operations_of(
+        owner: SessionOwner,
+        filter: SharedMap,
+        threshold_ns: u64,
+    ) -> Result<WorkTracer, LoadError> {
+        let fields = OwnerFields::of_this_kernel()?;
+        let (mut tracer, plan, offsets) = WorkTracer::prepare(filter, threshold_ns, SMALL)?;
+        let plan = WorkPlan { owner: Some(OwnerPlan { owner, fields }), ..plan };
+        tracer.attach_operations(&plan, &offsets)?;
         Ok(tracer)
     }
 
@@ -195,6 +242,7 @@ impl WorkTracer {
             ring,
             _began: map(MapKind::Hash, "unjank_kbegan", 8, began::SIZE, workers)?,
             _room: map(MapKind::PerCpuArray, "unjank_kroom", 4, room::SIZE, room::COUNT)?,
+            rings: HashMap::new(),
             unseen: Vec::new(),
         };
         let plan = WorkPlan {
@@ -207,11 +255,12 @@ impl WorkTracer {
             room: (&tracer._room).into(),
             words: (&tracer.words).into(),
             ring: tracer.ring.map().into(),
+            owner: None,
         };
         Ok((tracer, plan, offsets))
     }
 
-    fn load_operations_of(
+    fn attach_operations(
         &mut self,
         plan: &WorkPlan,
         offsets: &WorkOffsets,
@@ -276,10 +325,11 @@ impl WorkTracer {
                 programs.push((at(point), "unjank_opnote", plan.noted(bit)?));
             }
         }
-        if let Some(point) = rings.create {
+        // A user who may not trace all is told of operations alone.
+        if let Some(point) = rings.create.filter(|_| plan.owner.is_none()) {
             programs.push((at(point), "unjank_ring", plan.created()?));
         }
-        if let Some(point) = rings.register {
+        if let Some(point) = rings.register.filter(|_| plan.owner.is_none()) {
             programs.push((at(point), "unjank_counter", plan.registered()?));
         }
         programs.push((at(rings.submit), "unjank_opstart", plan.submitted(rings)?));
@@ -329,6 +379,16 @@ impl WorkTracer {
         })
     }
 
+    /// As [`Ring::offer`], for who may not know addresses of the kernel: rings are numbered in their place.
+    pub fn offer_numbered(&mut self, most: usize, mut each: impl FnMut(&[u8]) -> bool) -> usize {
+        let WorkTracer { ring, rings, .. } = self;
+        ring.offer(most, |bytes| {
+            let mut record = bytes.to_vec();
+            hide_ring(&mut record, rings);
+            each(&record)
+        })
+    }
+
     /// Returns the sums over all operations.
     ///
     /// # Errors
@@ -371,5 +431,30 @@ impl WorkTracer {
     /// Detaches the programs: nothing is recorded any more. What was recorded can still be taken.
     pub fn detach(&mut self) {
         self.programs.detach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_a_number_in_place_of_its_address() {
+        let at = usize::from(record::RING.unsigned_abs());
+        let mut rings = HashMap::new();
+        let mut told = |address: u64| {
+            let mut bytes = vec![7; usize::from(record::DATA.unsigned_abs())];
+            bytes[at..at + 8].copy_from_slice(&address.to_ne_bytes());
+            hide_ring(&mut bytes, &mut rings);
+            assert!(bytes[..at].iter().chain(&bytes[at + 8..]).all(|byte| *byte == 7));
+            u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
+        };
+        const FIRST: u64 = 0xffff_8880_1234_5000;
+        assert_eq!([told(FIRST), told(FIRST + 4096), told(FIRST)], [0, 1, 0]);
+        for ring in 0..100_000 {
+            assert!(told(FIRST + 64 * ring) <= RINGS as u64);
+        }
+        // A torn record is left as it is.
+        hide_ring(&mut [1; 8], &mut HashMap::new());
     }
 }

@@ -5,6 +5,7 @@
 use sys::bpf::assembler::{
     AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
 };
+use sys::bpf::owner::OwnerPlan;
 use sys::bpf::{Instruction, SharedMap, file_names};
 
 use super::layout::{flight, key, record, room, shared, total};
@@ -45,6 +46,8 @@ pub(super) struct WorkPlan {
     pub(super) room: SharedMap,
     pub(super) words: SharedMap,
     pub(super) ring: SharedMap,
+    /// Whose operations are told; nobody is asked if the reader has the rights to see all.
+    pub(super) owner: Option<OwnerPlan>,
 }
 
 type Written = Result<Vec<Instruction>, AssembleError>;
@@ -139,6 +142,10 @@ impl WorkPlan {
         let (out, kept) = (p.label(), p.label());
         p.set(R6, R1).load(Size::Long, R1, R6, 0).store(Size::Long, R10, frame::REQUEST, R1);
         self.unless_watched(p, out);
+        if let Some(owner) = &self.owner {
+            p.call(Helper::CurrentTask).set(R8, R0);
+            owner.unless_owned(p, R8, out);
+        }
         self.find_room(p, room::SUBMITTED, out);
         p.store(Size::Word, R7, flight::THREAD, R9).calculate(Operation::Right, R9, 32);
         p.store(Size::Word, R7, flight::PROCESS, R9);
@@ -201,6 +208,7 @@ impl WorkPlan {
         p.store(Size::Long, R10, frame::REQUEST, R1);
         self.find(p, self.flights, frame::REQUEST);
         p.jump_if(R0, JumpCondition::Equal, 0, out).set(R8, R0);
+        self.forget_unless_owned(p, out);
         p.call(Helper::Clock).set(R9, R0);
         self.find_room(p, room::COMPLETED, out);
         p.load(Size::Long, R1, R8, flight::START).store(Size::Long, R7, record::START, R1);
@@ -241,6 +249,21 @@ impl WorkPlan {
         self.write_send(p);
         p.place(out).leave();
         program.finish()
+    }
+
+    /// Forgets the operation in `R8` and goes to `out` unless its own process completes it, and is still its owner's to trace. Spoils
+    /// `R9`.
+    fn forget_unless_owned(&self, p: &mut Assembler, out: Label) {
+        let Some(owner) = &self.owner else { return };
+        let (foreign, own) = (p.label(), p.label());
+        p.call(Helper::CurrentNumbers).calculate(Operation::Right, R0, 32);
+        p.load(Size::Word, R1, R8, flight::PROCESS);
+        p.jump_if(R0, JumpCondition::Differ, R1, foreign);
+        p.call(Helper::CurrentTask).set(R9, R0);
+        owner.unless_owned(p, R9, foreign);
+        p.jump(own).place(foreign);
+        p.set_map(R1, self.flights).set(R2, R10).add(R2, i32::from(frame::REQUEST));
+        p.call(Helper::MapDelete).jump(out).place(own);
     }
 
     pub(super) fn flag(&self, p: &mut Assembler, flag: u32) {
