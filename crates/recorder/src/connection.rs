@@ -285,10 +285,15 @@ impl<'s> Connection<'s> {
         self.send_bytes(&reply.write())
     }
 
-    /// Sends a message, and waits for room as long as the caller may be stopped. Meanwhile his ring fills, which is counted.
     fn send_bytes(&self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
+        self.send_with(bytes, None)
+    }
+
+    /// Sends a message, with a descriptor if one is given, and waits for room as long as the caller may be stopped. Meanwhile his ring
+    /// fills, which is counted.
+    fn send_with(&self, bytes: &[u8], passed: Option<BorrowedFd<'_>>) -> Result<(), ConnectionEnd> {
         loop {
-            match socket::send(&self.socket, bytes, None, Full::Fail) {
+            match socket::send(&self.socket, bytes, passed, Full::Fail) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let limit = self.patience();

@@ -7,6 +7,7 @@ pub mod access;
 mod caller;
 pub mod confine;
 mod connection;
+mod events;
 mod polkit;
 pub mod program;
 mod quota;

@@ -56,14 +56,14 @@ fn lost(stage: &Stage, user: u32) -> u32 {
 }
 
 /// The hangs of a process that began after a moment.
-fn hangs_since(stage: &Stage, user: u32, process: u32, since_ns: u64) -> Vec<Hang> {
+pub(crate) fn hangs_since(stage: &Stage, user: u32, process: u32, since_ns: u64) -> Vec<Hang> {
     let hangs = stored(stage, user).hangs.into_values();
     let is_new = |hang: &Hang| hang.started_ns + hang.length_ns / 2 > since_ns;
     hangs.filter(|hang| hang.process == process && is_new(hang)).collect()
 }
 
 /// Keeps a program busy for moments until the recorder has seen its main loop.
-fn be_noticed(stage: &Stage, user: u32, program: &mut Interactive) {
+pub(crate) fn be_noticed(stage: &Stage, user: u32, program: &mut Interactive) {
     // What an earlier recorder stored says nothing of this one.
     let since_ns = program.order(b'b');
     wait_until("the recorder follows the program", || {
@@ -74,7 +74,7 @@ fn be_noticed(stage: &Stage, user: u32, program: &mut Interactive) {
 }
 
 /// Has a program do something that is a hang, and returns what was recorded of it once it has ended.
-fn ended_hang(stage: &Stage, user: u32, program: &mut Interactive, command: u8) -> Hang {
+pub(crate) fn ended_hang(stage: &Stage, user: u32, program: &mut Interactive, command: u8) -> Hang {
     let since_ns = program.order(command);
     let mut found = None;
     wait_until("the hang is stored", || {

@@ -81,7 +81,7 @@ pub(crate) fn marks() {
 
 impl Actor {
     /// Has the role do something; returns what it says then.
-    fn ask(&mut self, line: &str) -> String {
+    pub(crate) fn ask(&mut self, line: &str) -> String {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
         self.line().unwrap()
     }
@@ -394,6 +394,9 @@ pub(crate) fn hostile_marks() {
             HangRequest::Classify { process: own, wait: [1, 1, 1], is_loop: true },
             HangRequest::State { process: own },
             HangRequest::Lost,
+            HangRequest::Event { process: own, event: sys::perf::SamplerEvent::Fault },
+            HangRequest::FollowOperations { is_on: true },
+            HangRequest::Operations,
         ]
     };
     let is_refused = |reply: &Reply| matches!(reply, Reply::Refused(_));
@@ -506,7 +509,7 @@ pub(crate) fn waits() {
     assert!((0..50).any(|_| again() == Err(io::ErrorKind::WouldBlock)), "fifty times at once");
     say("follows");
     let name = crate::stage::detail();
-    let mut is_on = true;
+    let (mut is_on, mut lost_before) = (true, 0);
     while is_on {
         // The ring of a user is small, and whatever his programs wait for on this machine is in it.
         is_on = crate::stage::pause();
@@ -525,7 +528,8 @@ pub(crate) fn waits() {
         });
         let lost = lost.unwrap();
         if is_on {
-            say(if lost == 0 { "taken" } else { "lost" });
+            // It is counted from the beginning on.
+            say(if lost == std::mem::replace(&mut lost_before, lost) { "taken" } else { "lost" });
         }
     }
 }

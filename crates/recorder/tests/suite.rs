@@ -1,5 +1,6 @@
 //! The service with its two capabilities, and users beside it who are not root: real processes, real programs in the kernel.
 
+mod events;
 mod hangs;
 mod hostile;
 mod limits;

@@ -3,6 +3,7 @@
 //! Only the program's own code is sampled, so that a user may do it to their own programs wherever
 //! `kernel.perf_event_paranoid` is 2 or less.
 
+mod events;
 mod ring;
 mod switches;
 
@@ -10,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+pub use self::events::{CopiedStack, EventOpener, OwnRights, PausedEvent, SamplerEvent};
 use self::ring::EventRing;
 pub use self::switches::{SwitchEvents, ThreadSwitch};
 
@@ -26,13 +28,7 @@ pub const CALLERS_STACK: u16 = 512;
 /// The same of rings of page faults without a stack, the first that may be had: some 2000 samples, or 250. If somebody else
 /// samples page faults of the thread, too, each has their stack in it.
 const FAULT_PAGES: [usize; 2] = [64, 8];
-/// Bytes of the stack in each sample of the processor; a multiple of 8.
-const STACK: u32 = 8192;
-/// Bytes of the stack in each sample of a page fault.
-const FAULT_STACK: u32 = 2048;
 
-/// The registers of x86-64 that are sampled, by their bits: `bx`, `si`, `di`, `bp`, `sp`, `ip`, `r12` to `r15`.
-const REGISTERS: u64 = 1 << 1 | 0x1f << 4 | 0xf << 20;
 /// How many those are.
 const REGISTER_COUNT: usize = 10;
 
@@ -44,12 +40,6 @@ mod event {
     pub(super) const DUMMY: u64 = 9;
 }
 
-/// `PERF_SAMPLE_IP`, `TIME`, `ADDR`, `REGS_USER` and `STACK_USER`.
-const SAMPLED: u64 = 1 | 1 << 2 | 1 << 3 | 1 << 12 | 1 << 13;
-/// `exclude_kernel`, `exclude_hv` and `use_clockid`.
-const FLAGS: u64 = EXCLUDE_KERNEL | 1 << 6 | 1 << 25;
-/// `exclude_kernel`.
-const EXCLUDE_KERNEL: u64 = 1 << 5;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
@@ -91,48 +81,19 @@ pub struct ThreadSampler {
     has_lost: bool,
 }
 
-/// What is sampled.
-#[derive(Clone, Copy, Debug)]
-enum SampledEvent {
-    /// A software event.
-    Software(u64),
-    /// The processor's clock, in the kernel, too.
-    WholeClock,
-    /// The thread executes the instruction at this address.
-    Execution(u64),
-}
-
-/// Opens an event of a thread on every processor.
-fn open(thread: u32, event: SampledEvent, period: u64, stack: u32) -> io::Result<OwnedFd> {
-    let mut attributes = [0_u64; 16];
-    match event {
-        // `PERF_TYPE_SOFTWARE`, and 128 bytes of attributes.
-        SampledEvent::Software(config) => (attributes[0], attributes[1]) = (1 | 128 << 32, config),
-        SampledEvent::WholeClock => {
-            (attributes[0], attributes[1]) = (1 | 128 << 32, event::CPU_CLOCK);
-        }
-        SampledEvent::Execution(address) => {
-            // `PERF_TYPE_BREAKPOINT`, `HW_BREAKPOINT_X`, and the length of a word.
-            attributes[0] = 5 | 128 << 32;
-            (attributes[6], attributes[7], attributes[8]) = (4 << 32, address, 8);
-        }
-    }
-    attributes[2] = period;
-    attributes[3] = SAMPLED;
-    attributes[5] = match event {
-        SampledEvent::WholeClock => FLAGS & !EXCLUDE_KERNEL,
-        SampledEvent::Software(_) | SampledEvent::Execution(_) => FLAGS,
-    };
-    attributes[10] = REGISTERS;
-    // The size of the stack, and `CLOCK_MONOTONIC` above it.
-    attributes[11] = u64::from(stack) | 1 << 32;
-    open_event(thread, &attributes)
-}
-
 /// Opens an event of a thread on every processor by its `struct perf_event_attr`.
 fn open_event(thread: u32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
     let thread = i32::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
     open_on(thread, -1, attributes)
+}
+
+/// Has a program in the kernel run at each sample of an event.
+fn run_at_samples(event: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: it takes a descriptor as its argument and touches no memory of ours.
+    match unsafe { libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Has a program in the kernel run whenever a thread has waited for a page that was read from a disk; returns an event for each
@@ -145,10 +106,7 @@ pub(crate) fn run_at_major_faults(program: BorrowedFd<'_>) -> io::Result<Vec<Own
     let mut events = Vec::new();
     for processor in processors(&online).ok_or(io::ErrorKind::InvalidData)? {
         let event = open_on(-1, processor, &attributes)?;
-        // SAFETY: it takes a descriptor as its argument and touches no memory of ours.
-        if unsafe { libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        run_at_samples(&event, program)?;
         events.push(event);
     }
     Ok(events)
@@ -192,7 +150,21 @@ impl ThreadSampler {
     ///
     /// As `perf_event_open(2)`: `EACCES` and `EPERM` where `kernel.perf_event_paranoid` or the owner of the thread forbid it.
     pub fn open(thread: u32, period: Duration) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_clock(thread, SampledEvent::Software(event::CPU_CLOCK), period)
+        ThreadSampler::open_by(&OwnRights, thread, period)
+    }
+
+    /// As [`ThreadSampler::open`], of events that somebody else may open.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventOpener::open_event`].
+    pub fn open_by(
+        opener: &dyn EventOpener,
+        thread: u32,
+        period: Duration,
+    ) -> io::Result<ThreadSampler> {
+        let clock = opener.open_event(thread, SamplerEvent::Clock(period))?;
+        ThreadSampler::of_clock(opener, thread, clock)
     }
 
     /// As [`ThreadSampler::open`], and what the thread called is sampled while the kernel works for it, too.
@@ -201,17 +173,16 @@ impl ThreadSampler {
     ///
     /// As [`ThreadSampler::open`]; it is forbidden where that is not.
     pub fn with_kernel(thread: u32, period: Duration) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_clock(thread, SampledEvent::WholeClock, period)
+        ThreadSampler::of_clock(&OwnRights, thread, events::open_whole_clock(thread, period)?)
     }
 
-    fn of_clock(thread: u32, clock: SampledEvent, period: Duration) -> io::Result<ThreadSampler> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-        let clock = open(thread, clock, period, STACK)?;
+    fn of_clock(
+        opener: &dyn EventOpener,
+        thread: u32,
+        clock: OwnedFd,
+    ) -> io::Result<ThreadSampler> {
         let ring = EventRing::map(&clock, DATA_PAGES)?;
-        let faults = open(thread, SampledEvent::Software(event::MAJOR_FAULTS), 1, FAULT_STACK);
+        let faults = opener.open_event(thread, SamplerEvent::FaultWithStack);
         let faults = faults.ok().filter(|faults| {
             // SAFETY: it takes a descriptor as its argument and touches no memory of ours.
             let done = unsafe { libc::ioctl(faults.as_raw_fd(), SET_OUTPUT, clock.as_raw_fd()) };
@@ -228,42 +199,31 @@ impl ThreadSampler {
     ///
     /// As [`ThreadSampler::open`]; `ENOSPC` if no breakpoint is free.
     pub fn at_instruction(thread: u32, address: u64) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_breakpoint(thread, address, 8, BREAKPOINT_PAGES)
+        ThreadSampler::at_instruction_by(&OwnRights, thread, address, CopiedStack::Nothing)
     }
 
-    /// As [`ThreadSampler::at_instruction`], with a copy of the stack: there is room for some 120 samples, or 30 where this user may not
-    /// lock so much memory.
+    /// As [`ThreadSampler::at_instruction`], with a copy of the stack or a part of it, of an event that somebody else may open.
+    ///
+    /// With [`CopiedStack::Callers`] there is room for some 200 samples, with [`CopiedStack::Whole`] for some 120, or 30 where this
+    /// user may not lock so much memory.
     ///
     /// # Errors
     ///
-    /// As [`ThreadSampler::at_instruction`].
-    pub fn at_instruction_with_stack(thread: u32, address: u64) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_breakpoint(thread, address, STACK, STACK_PAGES[0])
-            .or_else(|_| ThreadSampler::of_breakpoint(thread, address, STACK, STACK_PAGES[1]))
-    }
-
-    /// As [`ThreadSampler::at_instruction`], with a copy of the first [`CALLERS_STACK`] bytes of the stack: there is room for some 200
-    /// samples.
-    ///
-    /// # Errors
-    ///
-    /// As [`ThreadSampler::at_instruction`].
-    pub fn at_instruction_with_callers(thread: u32, address: u64) -> io::Result<ThreadSampler> {
-        ThreadSampler::of_breakpoint(thread, address, CALLERS_STACK.into(), CALLERS_PAGES)
-    }
-
-    fn of_breakpoint(
+    /// As [`EventOpener::open_event`]; `ENOSPC` if no breakpoint is free.
+    pub fn at_instruction_by(
+        opener: &dyn EventOpener,
         thread: u32,
         address: u64,
-        stack: u32,
-        pages: usize,
+        copied: CopiedStack,
     ) -> io::Result<ThreadSampler> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let breakpoint = open(thread, SampledEvent::Execution(address), 1, stack)?;
-        let ring = EventRing::map(&breakpoint, pages)?;
-        Ok(ThreadSampler { events: [Some(breakpoint), None], ring, has_lost: false })
+        let breakpoint = opener.open_event(thread, SamplerEvent::Execution(address, copied))?;
+        let ring = match copied {
+            CopiedStack::Nothing => EventRing::map(&breakpoint, BREAKPOINT_PAGES),
+            CopiedStack::Callers => EventRing::map(&breakpoint, CALLERS_PAGES),
+            CopiedStack::Whole => EventRing::map(&breakpoint, STACK_PAGES[0])
+                .or_else(|_| EventRing::map(&breakpoint, STACK_PAGES[1])),
+        };
+        Ok(ThreadSampler { events: [Some(breakpoint), None], ring: ring?, has_lost: false })
     }
 
     /// Samples `thread` each time that it has waited for a page; the stack is not copied, so that the ring has room for more.
@@ -272,10 +232,16 @@ impl ThreadSampler {
     ///
     /// As [`ThreadSampler::open`].
     pub fn at_faults(thread: u32) -> io::Result<ThreadSampler> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let faults = open(thread, SampledEvent::Software(event::MAJOR_FAULTS), 1, 8)?;
+        ThreadSampler::at_faults_by(&OwnRights, thread)
+    }
+
+    /// As [`ThreadSampler::at_faults`], of an event that somebody else may open.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventOpener::open_event`].
+    pub fn at_faults_by(opener: &dyn EventOpener, thread: u32) -> io::Result<ThreadSampler> {
+        let faults = opener.open_event(thread, SamplerEvent::Fault)?;
         let ring = EventRing::map(&faults, FAULT_PAGES[0])
             .or_else(|_| EventRing::map(&faults, FAULT_PAGES[1]))?;
         Ok(ThreadSampler { events: [Some(faults), None], ring, has_lost: false })

@@ -12,6 +12,8 @@ use super::event::{
     first_state,
 };
 use super::layout::{place, shared, thread};
+use super::samplers::SamplerRights;
+use super::served::ServedOperations;
 
 /// Marks the threads that programs in the kernel follow.
 ///
@@ -58,6 +60,16 @@ pub trait ThreadMarker: std::fmt::Debug + Send {
     /// Returns a hash whose keys are the marked processes, for other programs in the kernel; it is open as long as the marker.
     /// None where another process has it.
     fn marked(&self) -> Option<SharedMap> {
+        None
+    }
+
+    /// Returns who opens events of marked threads for samplers: this process, unless another one does it where this one may not.
+    fn samplers(&self) -> SamplerRights {
+        SamplerRights::default()
+    }
+
+    /// Returns who records operations of `io_uring` of marked processes, where another process has [`marked`](ThreadMarker::marked).
+    fn operations(&self) -> Option<ServedOperations> {
         None
     }
 }

@@ -10,6 +10,7 @@ mod layout;
 mod marker;
 mod offsets;
 mod programs;
+mod samplers;
 mod served;
 mod timer;
 
@@ -31,8 +32,10 @@ use self::marker::MarkerMaps;
 pub use self::marker::{LocalMarker, ThreadMarker};
 use self::offsets::ThreadOffsets;
 use self::programs::HangPlan;
+pub use self::samplers::SamplerRights;
 pub use self::served::{
-    ReportStream, ServedMarker, ServedReports, ServedWakeups, WakeupStream, open_served,
+    ReportStream, ServedMarker, ServedOperations, ServedReports, ServedWakeups, WakeupStream,
+    open_served,
 };
 
 /// Bytes of the ring: room for 1,600 reports.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kernelwork::kernel::WorkRecord;
 use rustix::io::Errno;
 use sys::bpf::Ring;
 use trace::backend::bpf::served::protocol::AuthorizationPrompt;
@@ -15,6 +16,7 @@ use wakeups::kernel::{WakeupTracer, read_wait};
 
 use super::event::{EventWait, EventWaitKind, MarkedAs, MarkedThread};
 use super::marker::ThreadMarker;
+use super::samplers::SamplerRights;
 
 /// Where reports come from.
 #[derive(Debug)]
@@ -173,6 +175,33 @@ impl WakeupStream {
     }
 }
 
+/// A session in the recorder service that can record operations of `io_uring`.
+#[derive(Debug)]
+pub struct ServedOperations {
+    session: Arc<Mutex<ServedHangSession>>,
+}
+
+impl ServedOperations {
+    /// Has operations of marked processes recorded, or not any more.
+    ///
+    /// # Errors
+    ///
+    /// The service does not do it, or as `bpf(2)`: nothing is recorded.
+    pub(crate) fn follow(&self, is_on: bool) -> io::Result<()> {
+        locked(&self.session).follow_operations(is_on)
+    }
+
+    /// Gives what was recorded since the last time to `each`.
+    pub(crate) fn take(&self, mut each: impl FnMut(WorkRecord<'_>)) {
+        // A session that is over is noticed elsewhere, and has nothing to tell.
+        let _ = locked(&self.session).take_operations(|bytes| {
+            if let Some(record) = WorkRecord::read(bytes) {
+                each(record);
+            }
+        });
+    }
+}
+
 /// Marks threads in the recorder service.
 #[derive(Debug)]
 pub struct ServedMarker {
@@ -229,5 +258,13 @@ impl ThreadMarker for ServedMarker {
 
     fn lost(&mut self) -> io::Result<u64> {
         locked(&self.session).lost()
+    }
+
+    fn samplers(&self) -> SamplerRights {
+        SamplerRights::of_session(Arc::clone(&self.session))
+    }
+
+    fn operations(&self) -> Option<ServedOperations> {
+        Some(ServedOperations { session: Arc::clone(&self.session) })
     }
 }

@@ -29,7 +29,7 @@ use super::{
     SAMPLE_AFTER_NS, SAMPLE_PERIOD, SAMPLES, SyncPace, nanoseconds, next_look_ns, next_tick,
     time_until, unix_ns,
 };
-use crate::kernel::EventWait;
+use crate::kernel::{EventWait, SamplerRights};
 use crate::model::{HANG_NS, Hang, UnseenParts};
 
 /// A program that is followed.
@@ -450,7 +450,7 @@ impl<'a> SamplingRecorder<'a> {
             return;
         }
         let Some(main) = program.follower.main_wait() else { return };
-        match TurnWatch::begin(process, main, at_ns) {
+        match TurnWatch::begin(process, main, at_ns, &SamplerRights::default()) {
             Ok(watch) => program.turns = Some(watch),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
             // Others use all breakpoints of the processor.

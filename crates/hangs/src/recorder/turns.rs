@@ -7,12 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use sys::perf::{CALLERS_STACK, ThreadSample, ThreadSampler};
+use sys::perf::{CALLERS_STACK, CopiedStack, ThreadSample, ThreadSampler};
 use trace::backend::peek::blocked::BlockedSyscall;
 
 use super::places::PlaceKind;
 use super::work::StackBytes;
-use crate::kernel::{EventWait, WaitPlace, is_sleep};
+use crate::kernel::{EventWait, SamplerRights, WaitPlace, is_sleep};
 
 /// The most looks that are kept until it is known what they are.
 const OPEN: usize = 4096;
@@ -49,32 +49,14 @@ fn longest_between(gaps: &[(u64, u64)], from_ns: u64, to_ns: u64) -> u64 {
     longest_ns
 }
 
-/// How much of the stack of each look is copied.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum CopiedStack {
-    Nothing,
-    /// Its callers: there is room for the looks of a program that makes thousands a second.
-    Callers,
-    /// All, as long as looks are seen of which it is not known what they are.
-    Whole,
-}
-
-impl CopiedStack {
-    fn begin(self, thread: u32, address: u64) -> io::Result<ThreadSampler> {
-        match self {
-            CopiedStack::Nothing => ThreadSampler::at_instruction(thread, address),
-            CopiedStack::Callers => ThreadSampler::at_instruction_with_callers(thread, address),
-            CopiedStack::Whole => ThreadSampler::at_instruction_with_stack(thread, address),
-        }
-    }
-}
-
 /// The looks for events of a thread that is away.
 #[derive(Debug)]
 pub(super) struct TurnWatch {
     process: u32,
     /// The main loop's wait.
     main: BlockedSyscall,
+    /// Who opens breakpoints.
+    rights: SamplerRights,
     /// None while there is no breakpoint for it. The last one may be that of before, which has looks until the other one began.
     samplers: Vec<(CopiedStack, ThreadSampler)>,
     copied: CopiedStack,
@@ -155,34 +137,43 @@ impl TurnWatch {
     ///
     /// # Errors
     ///
-    /// As [`ThreadSampler::at_instruction`].
-    pub(super) fn begin(process: u32, main: BlockedSyscall, at_ns: u64) -> io::Result<TurnWatch> {
-        TurnWatch::with(process, main, at_ns, CopiedStack::Nothing)
+    /// As [`ThreadSampler::at_instruction_by`].
+    pub(super) fn begin(
+        process: u32,
+        main: BlockedSyscall,
+        at_ns: u64,
+        rights: &SamplerRights,
+    ) -> io::Result<TurnWatch> {
+        TurnWatch::with(process, main, at_ns, rights, CopiedStack::Nothing)
     }
 
     /// Begins to watch a process that has just been started: it is not known which of its looks for events are those of its main loop.
     ///
     /// # Errors
     ///
-    /// As [`ThreadSampler::at_instruction`].
+    /// As [`ThreadSampler::at_instruction_by`].
     pub(super) fn of_start(
         process: u32,
         main: BlockedSyscall,
         at_ns: u64,
+        rights: &SamplerRights,
     ) -> io::Result<TurnWatch> {
-        TurnWatch::with(process, main, at_ns, CopiedStack::Whole)
+        TurnWatch::with(process, main, at_ns, rights, CopiedStack::Whole)
     }
 
     fn with(
         process: u32,
         main: BlockedSyscall,
         since_ns: u64,
+        rights: &SamplerRights,
         copied: CopiedStack,
     ) -> io::Result<TurnWatch> {
+        let sampler = ThreadSampler::at_instruction_by(rights, process, main.ip, copied)?;
         Ok(TurnWatch {
             process,
             main,
-            samplers: vec![(copied, copied.begin(process, main.ip)?)],
+            rights: rights.clone(),
+            samplers: vec![(copied, sampler)],
             copied,
             taken_ns: since_ns,
             gaps: Vec::new(),
@@ -336,7 +327,8 @@ impl TurnWatch {
     /// first, and looks between the two may be missed.
     fn begin_anew(&mut self, copied: CopiedStack) {
         self.copied = copied;
-        let begin = || copied.begin(self.process, self.main.ip);
+        let (rights, process, address) = (self.rights.clone(), self.process, self.main.ip);
+        let begin = || ThreadSampler::at_instruction_by(&rights, process, address, copied);
         let mut has_missed = self.samplers.is_empty();
         let new = begin().or_else(|_| {
             has_missed = true;

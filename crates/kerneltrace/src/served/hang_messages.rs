@@ -3,6 +3,10 @@
 //! The service knows no more of a hang than these: which thread is marked, and what the waits at a place are. Crate `hangs`
 //! has the programs, and reads their reports and what they keep.
 
+use std::time::Duration;
+
+use sys::perf::{CopiedStack, SamplerEvent};
+
 use super::fields::{Fields, NotAMessage, Reader};
 
 /// The first kind of these messages.
@@ -55,6 +59,20 @@ pub enum HangRequest {
     },
     /// The waits that were recorded since the last time.
     Waits,
+    /// Opens an event of the first thread of a marked process. Its descriptor comes with the answer.
+    Event {
+        /// The process.
+        process: u32,
+        /// The event.
+        event: SamplerEvent,
+    },
+    /// Records operations of `io_uring` of marked processes from now on, or does not any more.
+    FollowOperations {
+        /// Whether they are to be recorded.
+        is_on: bool,
+    },
+    /// The operations that were recorded since the last time.
+    Operations,
 }
 
 /// An answer to one of them.
@@ -64,7 +82,7 @@ pub enum HangReply {
     State(Option<Vec<u8>>),
     /// How many reports were lost.
     Lost(u64),
-    /// Some waits; the last message of them says so.
+    /// Some waits or operations; the last message of them says so.
     Waits {
         /// Records, each with its length before it.
         records: Vec<u8>,
@@ -73,10 +91,36 @@ pub enum HangReply {
         /// Whether no more follow.
         is_last: bool,
     },
+    /// An event was opened: this message brings its descriptor.
+    Event,
 }
 
 fn longs(fields: Fields, longs: [u64; 3]) -> Fields {
     longs.into_iter().fold(fields, Fields::long)
+}
+
+/// Returns the kind of an event, and its period in nanoseconds or its address.
+fn event_fields(event: SamplerEvent) -> (u8, u64) {
+    match event {
+        SamplerEvent::Clock(period) => (0, u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)),
+        SamplerEvent::Fault => (1, 0),
+        SamplerEvent::FaultWithStack => (2, 0),
+        SamplerEvent::Execution(address, CopiedStack::Nothing) => (3, address),
+        SamplerEvent::Execution(address, CopiedStack::Callers) => (4, address),
+        SamplerEvent::Execution(address, CopiedStack::Whole) => (5, address),
+    }
+}
+
+fn read_event(kind: u8, number: u64) -> Result<SamplerEvent, NotAMessage> {
+    Ok(match kind {
+        0 => SamplerEvent::Clock(Duration::from_nanos(number)),
+        1 => SamplerEvent::Fault,
+        2 => SamplerEvent::FaultWithStack,
+        3 => SamplerEvent::Execution(number, CopiedStack::Nothing),
+        4 => SamplerEvent::Execution(number, CopiedStack::Callers),
+        5 => SamplerEvent::Execution(number, CopiedStack::Whole),
+        _ => return Err(NotAMessage),
+    })
 }
 
 impl HangRequest {
@@ -95,6 +139,12 @@ impl HangRequest {
             HangRequest::Lost => Fields::new(FIRST + 5),
             HangRequest::Follow { is_on } => Fields::new(FIRST + 6).byte(is_on.into()),
             HangRequest::Waits => Fields::new(FIRST + 7),
+            HangRequest::Event { process, event } => {
+                let (kind, number) = event_fields(event);
+                Fields::new(FIRST + 8).word(process).byte(kind).long(number)
+            }
+            HangRequest::FollowOperations { is_on } => Fields::new(FIRST + 9).byte(is_on.into()),
+            HangRequest::Operations => Fields::new(FIRST + 10),
         }
     }
 
@@ -116,6 +166,12 @@ impl HangRequest {
             5 => HangRequest::Lost,
             6 => HangRequest::Follow { is_on: reader.flag()? },
             7 => HangRequest::Waits,
+            8 => HangRequest::Event {
+                process: reader.word()?,
+                event: read_event(reader.byte()?, reader.long()?)?,
+            },
+            9 => HangRequest::FollowOperations { is_on: reader.flag()? },
+            10 => HangRequest::Operations,
             _ => return Err(NotAMessage),
         })
     }
@@ -141,6 +197,7 @@ impl HangReply {
                 fields.0.extend(records);
                 fields
             }
+            HangReply::Event => Fields::new(FIRST + 3),
         }
     }
 
@@ -157,6 +214,7 @@ impl HangReply {
                 let length = reader.count(WAITS_AT_ONCE)?;
                 HangReply::Waits { records: reader.bytes(length)?.to_vec(), lost, is_last }
             }
+            3 => HangReply::Event,
             _ => return Err(NotAMessage),
         })
     }

@@ -1,10 +1,12 @@
 //! A session in the recorder service that records hangs.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use sys::perf::SamplerEvent;
 
 use super::hang_messages::{HangReply, HangRequest};
-use super::protocol::{self, Reply, Request};
+use super::protocol::{self, Refusal, Reply, Request};
 use super::{PATIENCE, RecorderConnection, ServedError, misunderstood};
 
 /// A session in the service whose programs report when marked threads are away from their main loop's wait.
@@ -102,8 +104,34 @@ impl ServedHangSession {
     /// # Errors
     ///
     /// The session was ended, or as `bpf(2)`.
-    pub fn take_waits(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
-        let mut reply = self.connection.ask(&Request::Hangs(HangRequest::Waits))?;
+    pub fn take_waits(&mut self, each: impl FnMut(&[u8])) -> io::Result<u64> {
+        self.take_records(HangRequest::Waits, each)
+    }
+
+    /// Has operations of `io_uring` of marked processes recorded from now on, or not any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServedHangSession::follow`].
+    pub fn follow_operations(&mut self, is_on: bool) -> io::Result<()> {
+        self.done(HangRequest::FollowOperations { is_on })
+    }
+
+    /// Gives each operation that was recorded since the last time to `each`; returns how many were lost since the session began.
+    ///
+    /// # Errors
+    ///
+    /// The session was ended, or as `bpf(2)`.
+    pub fn take_operations(&mut self, each: impl FnMut(&[u8])) -> io::Result<u64> {
+        self.take_records(HangRequest::Operations, each)
+    }
+
+    fn take_records(
+        &mut self,
+        request: HangRequest,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<u64> {
+        let mut reply = self.connection.ask(&Request::Hangs(request))?;
         loop {
             let Reply::Hangs(HangReply::Waits { records, lost, is_last }) = reply else {
                 return Err(misunderstood());
@@ -113,6 +141,29 @@ impl ServedHangSession {
                 return Ok(lost);
             }
             reply = self.connection.more()?;
+        }
+    }
+
+    /// Has the service open an event of the first thread of a marked process; returns its descriptor.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: the process is not marked, has ended or is not the caller's any more. `PermissionDenied`: the kernel opens none for
+    /// the service. `WouldBlock`: too many were opened lately. Else the session was ended, or as `perf_event_open(2)`.
+    pub fn event(&mut self, process: u32, event: SamplerEvent) -> io::Result<OwnedFd> {
+        match self.connection.ask(&Request::Hangs(HangRequest::Event { process, event })) {
+            Ok(Reply::Hangs(HangReply::Event)) => {
+                self.connection.descriptor.take().ok_or_else(misunderstood)
+            }
+            Ok(_) => Err(misunderstood()),
+            // What the service refuses is a process, and not an event.
+            Err(error)
+                if error.raw_os_error().is_none()
+                    && error.get_ref().is_some_and(|it| it.is::<Refusal>()) =>
+            {
+                Err(io::Error::new(io::ErrorKind::NotFound, error))
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use sys::clock::{Clock, SystemClock};
-use sys::socket::{self, Full};
+use sys::socket::{self, Full, Received};
 
 pub use self::hangs::ServedHangSession;
 use self::protocol::{
@@ -66,6 +66,8 @@ pub struct RecorderConnection {
     buffer: Vec<u8>,
     /// When the service was last asked for something, on the clock.
     asked: Duration,
+    /// What came with the last message that brought a descriptor.
+    descriptor: Option<OwnedFd>,
     /// Whether it has failed.
     is_lost: bool,
 }
@@ -90,8 +92,9 @@ impl RecorderConnection {
         let clock = SystemClock::start();
         let buffer = vec![0; LONGEST];
         let (records, asked) = (VecDeque::new(), clock.monotonic());
-        let is_lost = false;
-        let mut connection = RecorderConnection { socket, clock, records, buffer, asked, is_lost };
+        let (descriptor, is_lost) = (None, false);
+        let mut connection =
+            RecorderConnection { socket, clock, records, buffer, asked, descriptor, is_lost };
         let patience = match prompt {
             AuthorizationPrompt::Allowed => PATIENCE_WITH_PEOPLE,
             AuthorizationPrompt::Unwanted => PATIENCE,
@@ -168,17 +171,19 @@ impl RecorderConnection {
     }
 
     fn receive_message(&mut self) -> io::Result<Option<Reply>> {
-        let length = match socket::receive_bytes(&self.socket, &mut self.buffer) {
-            Ok(0) => {
+        let Received { length, descriptor } = match socket::receive(&self.socket, &mut self.buffer)
+        {
+            Ok(Received { length: 0, .. }) => {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "the recorder ended the session",
                 ));
             }
-            Ok(length) => length,
+            Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error),
         };
+        self.descriptor = descriptor;
         let message = self.buffer.get(..length).unwrap_or_default();
         Reply::read(message).map(Some).map_err(io::Error::other)
     }

@@ -434,6 +434,10 @@ fn total_bytes_len() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use sys::perf::{CopiedStack, SamplerEvent};
+
     use super::*;
 
     fn requests() -> Vec<Request> {
@@ -468,7 +472,22 @@ mod tests {
             Request::Hangs(HangRequest::Lost),
             Request::Hangs(HangRequest::Follow { is_on: true }),
             Request::Hangs(HangRequest::Waits),
+            Request::Hangs(HangRequest::FollowOperations { is_on: true }),
+            Request::Hangs(HangRequest::Operations),
         ]
+        .into_iter()
+        .chain(events())
+        .collect()
+    }
+
+    fn events() -> impl Iterator<Item = Request> {
+        let copied = [CopiedStack::Nothing, CopiedStack::Callers, CopiedStack::Whole];
+        let breakpoints = copied.map(|copied| SamplerEvent::Execution(0x7fff_0000, copied));
+        let period = Duration::from_millis(7);
+        let others =
+            [SamplerEvent::Clock(period), SamplerEvent::Fault, SamplerEvent::FaultWithStack];
+        let all = breakpoints.into_iter().chain(others);
+        all.map(|event| Request::Hangs(HangRequest::Event { process: 9, event }))
     }
 
     fn replies() -> Vec<Reply> {
@@ -490,6 +509,7 @@ mod tests {
             Reply::Hangs(HangReply::State(None)),
             Reply::Hangs(HangReply::State(Some(vec![7; 288]))),
             Reply::Hangs(HangReply::Lost(u64::MAX)),
+            Reply::Hangs(HangReply::Event),
             Reply::Hangs(HangReply::Waits { records: vec![3; 48 << 10], lost: 4, is_last: true }),
         ]
     }

@@ -1,19 +1,22 @@
 //! A session that records hangs: which threads are marked, and what the programs keep of them.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use hangs::kernel::{EventWaitKind, HangPrograms, ThreadMarker};
+use kernelwork::kernel::WorkTracer;
 use rustix::io::Errno;
 use sys::clock::Clock;
-use sys::pidfd;
+use sys::perf::{PausedEvent, SamplerEvent};
+use sys::{pidfd, socket};
 use trace::backend::bpf::served::hang_messages::{HangReply, HangRequest, WAITS_AT_ONCE};
 use trace::backend::bpf::served::protocol::Reply;
 use wakeups::kernel::WakeupTracer;
 
 use super::{Connection, ConnectionEnd, OpenSession, SessionWork, answer, failed, no_session};
 use crate::caller::{Caller, is_ending};
+use crate::events::{EventHandout, is_needed};
 use crate::quota::SessionKind;
 
 /// How long reports that do not wake anybody may lie in the ring: those about waits inside of an absence. The client, which
@@ -27,12 +30,18 @@ const WAIT_ROUNDS: usize = 8;
 /// Shorter waits of other threads are not recorded when hangs are followed.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// The least time between two beginnings to record who wakes whom: to attach programs stops all processors for a moment.
+/// Shorter operations are not recorded each, in nanoseconds.
+const SHORTEST_OPERATION: u64 = 10_000;
+
+/// The least time between two beginnings to record who wakes whom, or operations: to attach programs stops all processors for a moment.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(200);
 
 /// The programs of a session.
 pub(super) struct HangSession {
+    // It goes first: it uses a map of the others.
+    operations: FollowedOperations,
     programs: HangPrograms,
+    events: EventHandout,
     /// Those that record who wakes whom, once they were wanted.
     wakeups: Option<WakeupTracer>,
     /// Since when they record, or recorded last.
@@ -41,7 +50,41 @@ pub(super) struct HangSession {
     cannot_follow: bool,
 }
 
+/// The programs that record operations of `io_uring`.
+#[derive(Debug, Default)]
+struct FollowedOperations {
+    /// None until they were wanted, and where the kernel does not take them.
+    tracer: Option<WorkTracer>,
+    /// Since when they record, or recorded last.
+    followed: Option<Duration>,
+    /// Whether the kernel does not take them, which is in the log.
+    is_refused: bool,
+}
+
+/// What is sent in messages of records.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TakenRecords {
+    Waits,
+    Operations,
+}
+
 impl HangSession {
+    /// Gives what was recorded to `each` until it takes no more; returns how many records were lost.
+    fn take(&mut self, what: TakenRecords, each: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
+        match what {
+            TakenRecords::Waits => {
+                let Some(tracer) = &mut self.wakeups else { return Ok(0) };
+                tracer.offer(usize::MAX, each);
+                tracer.lost()
+            }
+            TakenRecords::Operations => {
+                let Some(tracer) = &mut self.operations.tracer else { return Ok(0) };
+                tracer.offer_numbered(usize::MAX, each);
+                Ok(tracer.losses()?.records)
+            }
+        }
+    }
+
     /// As [`Ring::offer`](sys::bpf::Ring::offer).
     pub(super) fn offer(&mut self, most: usize, each: impl FnMut(&[u8]) -> bool) -> usize {
         self.programs.ring.offer(most, each)
@@ -106,7 +149,16 @@ impl Connection<'_> {
                 None => no_session(),
             },
             HangRequest::Follow { is_on } => self.follow(is_on),
-            HangRequest::Waits => return self.waits(),
+            HangRequest::Waits => return self.send_taken(TakenRecords::Waits),
+            HangRequest::FollowOperations { is_on } => self.follow_operations(is_on),
+            HangRequest::Operations => return self.send_taken(TakenRecords::Operations),
+            HangRequest::Event { process, event } => match self.event(process, event) {
+                Ok(opened) => {
+                    let reply = Reply::Hangs(HangReply::Event);
+                    return self.send_with(&reply.write(), Some(opened.as_fd()));
+                }
+                Err(reply) => reply,
+            },
         };
         self.send(&reply)
     }
@@ -143,26 +195,63 @@ impl Connection<'_> {
         answer(session.follow(is_on))
     }
 
-    /// Sends the waits that were recorded.
-    fn waits(&mut self) -> Result<(), ConnectionEnd> {
+    /// Records operations of `io_uring` of the marked processes, or stops it; the programs are loaded the first time.
+    fn follow_operations(&mut self, is_on: bool) -> Reply {
+        let (owner, user, clock) = (self.caller.owner(), self.caller.user, &self.shared.clock);
+        let now = clock.monotonic();
+        let log = self.shared.log;
+        let Some(session) = self.hangs() else { return no_session() };
+        let followed = &mut session.operations;
+        if is_on {
+            if followed.followed.is_some_and(|at| now.saturating_sub(at) < FOLLOW_AGAIN) {
+                return Reply::Failed(Errno::AGAIN.raw_os_error());
+            }
+            followed.followed = Some(now);
+        }
+        if followed.tracer.is_none() && !followed.is_refused {
+            let loaded = match session.programs.marker.marked() {
+                Some(marked) => WorkTracer::load_operations_of(owner, marked, SHORTEST_OPERATION),
+                None => return Reply::Failed(Errno::OPNOTSUPP.raw_os_error()),
+            };
+            match loaded {
+                Ok(mut tracer) => {
+                    tracer.pause();
+                    followed.tracer = Some(tracer);
+                }
+                Err(error) => {
+                    followed.is_refused = true;
+                    log(&format!("user {user}: {}", report::error::chain(&error)));
+                }
+            }
+        }
+        match &mut followed.tracer {
+            None => Reply::Failed(Errno::OPNOTSUPP.raw_os_error()),
+            Some(tracer) if is_on => answer(tracer.resume()),
+            Some(tracer) => {
+                tracer.pause();
+                Reply::Done
+            }
+        }
+    }
+
+    /// Sends what was recorded.
+    fn send_taken(&mut self, what: TakenRecords) -> Result<(), ConnectionEnd> {
         for round in 1.. {
             let Some(session) = self.hangs() else { return self.send(&no_session()) };
-            let (mut records, mut is_full, mut lost) = (Vec::new(), false, 0);
-            if let Some(tracer) = &mut session.wakeups {
-                tracer.offer(usize::MAX, |record| {
-                    let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
-                    is_full = records.len() + 4 + record.len() > WAITS_AT_ONCE;
-                    if !is_full {
-                        records.extend(length.to_ne_bytes());
-                        records.extend(record);
-                    }
-                    !is_full
-                });
-                lost = match tracer.lost() {
-                    Ok(lost) => lost,
-                    Err(error) => return self.send(&failed(&error)),
-                };
-            }
+            let (mut records, mut is_full) = (Vec::new(), false);
+            let lost = session.take(what, |record| {
+                let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+                is_full = records.len() + 4 + record.len() > WAITS_AT_ONCE;
+                if !is_full {
+                    records.extend(length.to_ne_bytes());
+                    records.extend(record);
+                }
+                !is_full
+            });
+            let lost = match lost {
+                Ok(lost) => lost,
+                Err(error) => return self.send(&failed(&error)),
+            };
             let is_last = !is_full || round == WAIT_ROUNDS;
             self.send(&Reply::Hangs(HangReply::Waits { records, lost, is_last }))?;
             if is_last {
@@ -191,7 +280,9 @@ impl Connection<'_> {
         };
         self.session = Some(OpenSession {
             work: SessionWork::Hangs(Box::new(HangSession {
+                operations: FollowedOperations::default(),
                 programs,
+                events: EventHandout::default(),
                 wakeups: None,
                 followed: None,
                 cannot_follow: false,
@@ -202,6 +293,40 @@ impl Connection<'_> {
             _share: share,
         });
         self.began(what, None::<io::Error>)
+    }
+
+    /// Opens an event of a marked process's first thread; returns what the caller is told if there is none for him.
+    fn event(&mut self, process: u32, event: SamplerEvent) -> Result<OwnedFd, Reply> {
+        let failed_with = |number: Errno| Reply::Failed(number.raw_os_error());
+        let (owner, user) = (self.caller.owner(), self.caller.user);
+        let now = self.shared.clock.monotonic();
+        let are_received = !socket::has_unread(&self.socket).unwrap_or(true);
+        let Some(session) = self.hangs() else { return Err(no_session()) };
+        let state = session.programs.marker.state_bytes(process);
+        if !state.is_ok_and(|state| state.is_some()) {
+            return Err(failed_with(Errno::NOENT));
+        }
+        if !is_needed(event) {
+            return Err(failed_with(Errno::INVAL));
+        }
+        if !session.events.take(now, are_received) {
+            return Err(failed_with(Errno::AGAIN));
+        }
+        if let Err(error) = session.events.load_filter(owner) {
+            (self.shared.log)(&format!("user {user}: {}", report::error::chain(&error)));
+        }
+        // Held, so that its number is no other process's meanwhile.
+        let held = pidfd::open(process).map_err(|_| failed_with(Errno::SRCH))?;
+        self.check_process(process)?;
+        let paused = PausedEvent::open(process, event).map_err(|error| failed(&error))?;
+        // It may have executed a program with other rights just before. From now on the event ends with that, and the program in
+        // the kernel asks at each sample.
+        self.check_process(process)?;
+        if pidfd::has_ended(&held).unwrap_or(true) {
+            return Err(failed_with(Errno::SRCH));
+        }
+        let Some(session) = self.hangs() else { return Err(no_session()) };
+        session.events.begin(paused).map_err(|error| failed(&error))
     }
 
     fn mark(&mut self, process: u32, wait: Option<[u64; 3]>) -> Reply {

@@ -347,6 +347,7 @@ fn act() {
         "crowd" => crate::limits::crowd(),
         "garbage" => crate::hostile::garbage(),
         "record" => crate::hangs::record_hangs(),
+        "events" => crate::events::events(),
         "marks" => crate::marks::marks(),
         "waits" => crate::marks::waits(),
         "hostile marks" => crate::marks::hostile_marks(),

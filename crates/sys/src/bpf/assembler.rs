@@ -401,7 +401,12 @@ impl Assembler {
 
     /// Ends the program with the result 0.
     pub fn leave(&mut self) -> &mut Self {
-        self.set(Register::R0, 0).push(EXIT, Register::R0, Register::R0, 0, 0)
+        self.leave_with(0)
+    }
+
+    /// Ends the program with a result.
+    pub fn leave_with(&mut self, result: i32) -> &mut Self {
+        self.set(Register::R0, result).push(EXIT, Register::R0, Register::R0, 0, 0)
     }
 
     /// Returns the instructions with all jumps filled in.

@@ -4,10 +4,13 @@
 //! by tracing. A process that executes a set-user-ID program, gives itself other rights or forbids to be dumped leaves the
 //! session with that very event.
 
-use super::assembler::{Assembler, JumpCondition, Label, Operation, Register, Size};
+use super::assembler::{
+    AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
+};
 use super::btf::{self, BtfKind, KernelTypesError, Types};
+use super::{AttachError, BpfProgram, Instruction, LoadError, ProgramKind, Refused};
 
-use Register::{R1, R2, R3, R4, R5};
+use Register::{R0, R1, R2, R3, R4, R5, R8};
 
 /// User namespaces above a process that are looked at; in deeper ones nothing is recorded.
 const NAMESPACES: usize = 8;
@@ -53,6 +56,32 @@ impl OwnerPlan {
     /// The same for a task that may be about to end, whose memory may be gone.
     pub fn unless_owned_at_end(&self, p: &mut Assembler, task: Register, out: Label) {
         self.write_rule(p, task, out, WithoutMemory::Passes);
+    }
+
+    /// Loads the program that lets samples of the owner's processes through and drops all others.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]: nothing is left in the kernel.
+    pub fn load_sample_filter(&self) -> Result<BpfProgram, LoadError> {
+        let name = "unjank_sample";
+        let program = BpfProgram::load(ProgramKind::Sample, name, &self.sample_filter()?);
+        let refused = |Refused { error: source, log }| AttachError::Refused {
+            name: name.to_owned(),
+            log,
+            source,
+        };
+        program.map_err(|error| refused(error).into())
+    }
+
+    fn sample_filter(&self) -> Result<Vec<Instruction>, AssembleError> {
+        let mut program = Assembler::default();
+        let p = &mut program;
+        let foreign = p.label();
+        p.call(Helper::CurrentTask).set(R8, R0);
+        self.unless_owned(p, R8, foreign);
+        p.leave_with(1).place(foreign).leave();
+        program.finish()
     }
 
     fn write_rule(

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::{Attribute, Command, SharedMap, types_of};
+use crate::perf::PausedEvent;
 
 /// The code of a 64-bit constant.
 const LOAD_CONSTANT: u8 = 0x18;
@@ -86,6 +87,8 @@ pub enum ProgramKind {
     TypedTracepoint(u32),
     /// Where a page that a thread needed has been read from a disk, on every processor.
     MajorFault,
+    /// At the samples of events that it is given; those for which it returns 0 are dropped.
+    Sample,
     /// Nowhere by itself: it is run when we say so.
     OnDemand,
 }
@@ -250,7 +253,7 @@ impl BpfProgram {
         const MAY_SLEEP: u32 = 1 << 4;
         let (number, flags, place, type_id) = match kind {
             ProgramKind::TypedTracepoint(type_id) => (TRACING, 0, AT_TRACEPOINT, type_id),
-            ProgramKind::MajorFault => (PERF_EVENT, 0, 0, 0),
+            ProgramKind::MajorFault | ProgramKind::Sample => (PERF_EVENT, 0, 0, 0),
             ProgramKind::OnDemand => (ON_DEMAND, MAY_SLEEP, 0, 0),
         };
         let functions = Instruction::functions(instructions);
@@ -297,12 +300,23 @@ impl BpfProgram {
     fn attach(&self, kind: ProgramKind) -> io::Result<Vec<AttachedProgram>> {
         let links = match kind {
             ProgramKind::MajorFault => crate::perf::run_at_major_faults(self.0.as_fd())?,
-            _ => {
+            ProgramKind::Sample => return Err(io::ErrorKind::InvalidInput.into()),
+            ProgramKind::TypedTracepoint(_) | ProgramKind::OnDemand => {
                 let mut attribute = Attribute::new().descriptor(8, self.0.as_raw_fd());
                 vec![attribute.open(Command::RawTracepointOpen)?]
             }
         };
         Ok(links.into_iter().map(AttachedProgram).collect())
+    }
+
+    /// Begins to sample an event, of which a program of [`ProgramKind::Sample`] lets samples through; the program is there as long as
+    /// the event.
+    ///
+    /// # Errors
+    ///
+    /// As `ioctl(2)`: nothing is sampled.
+    pub fn begin(&self, event: PausedEvent) -> io::Result<OwnedFd> {
+        event.begin(self.0.as_fd())
     }
 
     /// Runs a program of [`ProgramKind::OnDemand`] once.

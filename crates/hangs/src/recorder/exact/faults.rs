@@ -13,7 +13,7 @@ use sys::mounts::Mounts;
 use sys::perf::ThreadSampler;
 use trace::stack::maps::{self, Mapping};
 
-use crate::kernel::ThreadBlock;
+use crate::kernel::{SamplerRights, ThreadBlock};
 use crate::model::{CallObject, ObjectKind};
 
 /// The most page faults of one absence whose address is kept.
@@ -55,8 +55,8 @@ pub(super) struct FaultFiles {
 
 impl FaultFiles {
     /// Begins to record the addresses at which a thread waits for pages; none where the kernel does not allow it.
-    pub(super) fn begin(thread: u32) -> Option<FaultFiles> {
-        let sampler = ThreadSampler::at_faults(thread).ok()?;
+    pub(super) fn begin(thread: u32, rights: &SamplerRights) -> Option<FaultFiles> {
+        let sampler = ThreadSampler::at_faults_by(rights, thread).ok()?;
         let taken_ns = sys::bpf::clock_ns();
         Some(FaultFiles {
             sampler,

@@ -294,7 +294,7 @@ impl ExactRecorder<'_> {
         let number = number.or_else(|| call_number("poll")).unwrap_or_default();
         let main = BlockedSyscall { number, arguments: [0; 6], sp, ip };
         let begin = if is_new { TurnWatch::of_start } else { TurnWatch::begin };
-        match begin(process, main, now_ns) {
+        match begin(process, main, now_ns, &self.samplers) {
             Ok(watch) => absence.turns = Some(watch),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.may_break = false,
             // Others use all breakpoints of the processor.
@@ -392,6 +392,7 @@ impl ExactRecorder<'_> {
     /// told.
     pub(super) fn sample(&mut self, process: u32, now_ns: u64, turns: &[u64]) {
         let (link, may_sample, reader) = (self.link, &mut self.may_sample, &mut self.reader);
+        let rights = &self.samplers;
         let Some(program) = self.marked.get_mut(&process) else { return };
         let later_key = program.next_key + 1;
         let Some(absence) = &mut program.away else { return };
@@ -399,7 +400,7 @@ impl ExactRecorder<'_> {
         if absence.sampler.is_none() && away_ns >= SAMPLE_AFTER_NS && !absence.is_over {
             if *may_sample {
                 let opened = ThreadSampler::with_kernel(process, SAMPLE_PERIOD)
-                    .or_else(|_| ThreadSampler::open(process, SAMPLE_PERIOD));
+                    .or_else(|_| ThreadSampler::open_by(rights, process, SAMPLE_PERIOD));
                 match opened {
                     Ok(opened) => absence.sampler = Some(opened),
                     Err(error) => {
@@ -466,7 +467,7 @@ impl ExactRecorder<'_> {
         let has_faults = waits.iter().any(|wait| wait.call.is_none() && !wait.could_run);
         let Some(absence) = &mut program.away else { return };
         if absence.fault_files.is_none() && may_sample && !absence.is_over {
-            absence.fault_files = FaultFiles::begin(process);
+            absence.fault_files = FaultFiles::begin(process, &self.samplers);
         }
         if has_faults && let Some(files) = &mut absence.fault_files {
             files.read_mapped(process);

@@ -47,8 +47,8 @@ use super::{
     FIRST_STORED_NS, KEYS, KernelReports, PERIOD_NS, SyncPace, next_look_ns, time_until, unix_ns,
 };
 use crate::kernel::{
-    AbsenceAccount, EventWait, MarkedAs, MarkedThread, ReportStream, ThreadBlock, ThreadEvent,
-    ThreadMarker,
+    AbsenceAccount, EventWait, MarkedAs, MarkedThread, ReportStream, SamplerRights, ThreadBlock,
+    ThreadEvent, ThreadMarker,
 };
 use crate::model::{HANG_NS, Hang, HangCause, UnseenParts};
 
@@ -68,9 +68,11 @@ pub(super) struct ExactRecorder<'a> {
     link: &'a RecorderLink,
     candidates: Candidates,
     reports: ReportStream,
-    /// Follows waits to operations of `io_uring`, where we may load programs for that. It goes first: it uses a map of the marker.
+    /// Follows waits to operations of `io_uring`, where programs can be loaded for that. It goes first: it uses a map of the marker.
     operations: Option<OperationFollower>,
     marker: Box<dyn ThreadMarker>,
+    /// Who opens the events of samplers.
+    samplers: SamplerRights,
     marked: BTreeMap<u32, MarkedProgram>,
     reader: ThreadReader,
     period: PeriodTotals,
@@ -115,13 +117,15 @@ impl<'a> ExactRecorder<'a> {
         programs: u64,
     ) -> ExactRecorder<'a> {
         let KernelReports { reports, marker, wakeups } = *reports;
-        let operations = marker.marked().map(OperationFollower::new);
+        let of_service = || marker.operations().map(OperationFollower::of_service);
+        let operations = marker.marked().map(OperationFollower::new).or_else(of_service);
         let now = Moment { now: clock.now(), at_ns: sys::bpf::clock_ns() };
         ExactRecorder {
             clock,
             link,
             candidates: Candidates::new(finder),
             reports,
+            samplers: marker.samplers(),
             marker,
             marked: BTreeMap::new(),
             reader: ThreadReader::new(),

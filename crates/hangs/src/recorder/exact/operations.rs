@@ -10,7 +10,7 @@ use kernelwork::{OperationSpan, RingOperation, RingWait, WorkFile, explain, name
 use sys::bpf::{LoadError, SharedMap};
 use trace::syscall::call_name;
 
-use crate::kernel::ThreadBlock;
+use crate::kernel::{ServedOperations, ThreadBlock};
 use crate::model::CallObject;
 use crate::recorder::read::ThreadReader;
 
@@ -37,6 +37,8 @@ enum OperationTracer {
     Loading(JoinHandle<Result<WorkTracer, LoadError>>),
     /// They are loaded.
     Loaded(Box<WorkTracer>),
+    /// The recorder service has loaded them.
+    Served(ServedOperations),
     /// The kernel does not take them.
     Refused,
 }
@@ -68,6 +70,20 @@ impl OperationFollower {
         }
     }
 
+    /// Makes one for the marked processes of a session in the recorder service, which loads its programs meanwhile.
+    pub(super) fn of_service(served: ServedOperations) -> OperationFollower {
+        let tracer = match served.follow(false) {
+            Ok(()) => OperationTracer::Served(served),
+            Err(_) => OperationTracer::Refused,
+        };
+        OperationFollower {
+            tracer,
+            is_active: false,
+            operations: VecDeque::new(),
+            files: HashMap::new(),
+        }
+    }
+
     /// Records while there are such waits; without it they are for operations that are not known.
     pub(super) fn set_active(&mut self, is_active: bool) {
         if is_active == self.is_active {
@@ -79,6 +95,10 @@ impl OperationFollower {
                 self.is_active = tracer.resume().is_ok();
             }
             OperationTracer::Loaded(tracer) => tracer.pause(),
+            OperationTracer::Served(served) => {
+                // Of a session that is over there is nothing to stop.
+                self.is_active = served.follow(is_active).is_ok() && is_active;
+            }
             OperationTracer::Loading(_) | OperationTracer::Refused => {}
         }
         if !is_active {
@@ -106,9 +126,8 @@ impl OperationFollower {
     /// Takes what was recorded since the last time.
     pub(super) fn take(&mut self, reader: &mut ThreadReader) {
         self.finish_loading();
-        let OperationFollower { tracer, operations, files, .. } = self;
-        let OperationTracer::Loaded(tracer) = tracer else { return };
-        tracer.take(|record| {
+        let OperationFollower { tracer, operations, files, is_active } = self;
+        let add = |record: WorkRecord<'_>| {
             let WorkRecord::Operation(record) = record else { return };
             let OperationRecord { operation, is_slow, link, mount } = record;
             if let Some((link, file)) = link.zip(operation.file) {
@@ -121,7 +140,15 @@ impl OperationFollower {
                 operations.pop_front();
             }
             operations.push_back(operation);
-        });
+        };
+        match tracer {
+            OperationTracer::Loaded(tracer) => {
+                tracer.take(add);
+            }
+            OperationTracer::Served(served) if *is_active => served.take(add),
+            OperationTracer::Served(_) | OperationTracer::Loading(_) | OperationTracer::Refused => {
+            }
+        }
     }
 
     /// Returns for each of the waits of a process the operation that it was for, as far as that is known.

@@ -136,7 +136,7 @@ impl ExactRecorder<'_> {
                 *start = StartWatch::Unseen;
                 let main = BlockedSyscall { number, arguments: [0; 6], sp: 0, ip };
                 // Others may use all of them: it is tried again.
-                if let Ok(watch) = TurnWatch::of_start(process, main, now_ns) {
+                if let Ok(watch) = TurnWatch::of_start(process, main, now_ns, &self.samplers) {
                     let seen = StartCounters::default();
                     *start = StartWatch::Seen(Box::new(StartLooks { watch, seen }));
                 }
