@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::paired::PairedRatio;
 use super::row::{FigureRow, FigureTarget, Reached};
 use super::run::{BenchSetting, Run};
 use super::text::verdict;
@@ -32,6 +33,9 @@ struct Entry<'a> {
     ours: Option<Side<'a>>,
     peer: Option<Side<'a>>,
     ratio: Option<f64>,
+    /// The ratio by rounds, where both sides were measured in turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paired: Option<PairedRatio>,
     target: Option<Promise>,
     verdict: Reached,
     note: &'a str,
@@ -95,6 +99,7 @@ fn entry<'r>(run: &Run, row: &'r FigureRow) -> Entry<'r> {
         ours: side(&row.ours),
         peer: side(&row.peer),
         ratio: Some(row.ratio()).filter(|ratio| ratio.is_finite()),
+        paired: row.paired(),
         target: row.target.and_then(|target| {
             let (kind, limit) = match target {
                 FigureTarget::Alone => return None,

@@ -13,6 +13,7 @@ pub mod launch;
 pub mod listing;
 pub mod names;
 pub mod page;
+pub mod paired;
 pub mod plugins;
 pub mod recents;
 pub mod row;

@@ -6,6 +6,8 @@ use report::figure::{Quantity, ratio};
 use report::paint::Tone;
 use report::samples::Samples;
 
+use crate::paired::PairedRatio;
+
 /// One figure, measured on both sides in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureRow {
@@ -46,6 +48,8 @@ pub enum FigureTarget {
 pub enum Reached {
     /// It does.
     Pass,
+    /// Its median does, and its interval does not: another run may find that it does not.
+    NotResolved,
     /// It does not.
     FallsShort,
     /// The run is a quick one, whose few rounds prove nothing about a time, a rate or a size.
@@ -57,10 +61,17 @@ pub enum Reached {
 }
 
 impl FigureRow {
-    /// Returns our median as a part of the peer's.
+    /// Returns our median as a part of the peer's; of sides that were measured in turns the median of the rounds' ratios.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        self.ours.median() / self.peer.median()
+        let medians = || self.ours.median() / self.peer.median();
+        self.paired().map_or_else(medians, |paired| paired.median)
+    }
+
+    /// Returns the ratio by rounds, with its interval, of sides that were measured in turns.
+    #[must_use]
+    pub fn paired(&self) -> Option<PairedRatio> {
+        PairedRatio::of(&self.ours, &self.peer)
     }
 
     /// Returns whether more of it is better, as of a rate.
@@ -83,9 +94,21 @@ impl FigureRow {
             Some(FigureTarget::Alone) if !self.ours.is_empty() => Reached::NoTarget,
             _ if self.ours.is_empty() || self.peer.is_empty() => Reached::NotMeasured,
             None => Reached::NoTarget,
-            Some(FigureTarget::AtMost(most)) if ratio <= most => Reached::Pass,
-            Some(FigureTarget::AtLeast(least)) if ratio >= least => Reached::Pass,
+            Some(FigureTarget::AtMost(most)) if ratio <= most => {
+                self.resolved(|paired| paired.is_surely_at_most(most))
+            }
+            Some(FigureTarget::AtLeast(least)) if ratio >= least => {
+                self.resolved(|paired| paired.is_surely_at_least(least))
+            }
             Some(_) => Reached::FallsShort,
+        }
+    }
+
+    /// Judges a ratio that reaches its target by its interval, where it has one.
+    fn resolved(&self, is_sure: impl FnOnce(&PairedRatio) -> bool) -> Reached {
+        match self.paired() {
+            Some(paired) if !is_sure(&paired) => Reached::NotResolved,
+            _ => Reached::Pass,
         }
     }
 
@@ -105,13 +128,25 @@ impl FigureRow {
         self.peer.is_empty() && needs_none
     }
 
-    /// Writes the ratio: `1/15`, `x 12`; nothing without a peer.
+    /// Writes the ratio: `1/15`, `x 12`, with its interval where there is one; nothing without a peer.
     #[must_use]
     pub fn show_ratio(&self) -> String {
         if self.peer.is_empty() {
             return String::new();
         }
+        if let Some(paired) = self.paired() {
+            return paired.to_string();
+        }
         ratio(self.ours.median(), self.peer.median())
+    }
+
+    /// Writes the ratio without its interval, for where there is little room.
+    #[must_use]
+    pub(crate) fn show_short_ratio(&self) -> String {
+        match self.paired() {
+            Some(PairedRatio { median, .. }) if !self.peer.is_empty() => format!("x {median:.3}"),
+            _ => self.show_ratio(),
+        }
     }
 
     /// Writes the target: `<= 1/15`, `>= x 10`, `<= 150 us`; nothing where nothing was promised.
@@ -155,6 +190,7 @@ impl Reached {
         match self {
             Reached::Pass => "● pass",
             Reached::FallsShort => "▲ short",
+            Reached::NotResolved => "○ not resolved",
             Reached::NotJudged => "not judged",
             Reached::NoTarget => "",
             Reached::NotMeasured => "not measured",
@@ -167,6 +203,7 @@ impl Reached {
         match self {
             Reached::Pass => Tone::Good,
             Reached::FallsShort => Tone::Bad,
+            Reached::NotResolved => Tone::Warn,
             Reached::NotJudged | Reached::NoTarget | Reached::NotMeasured => Tone::Dim,
         }
     }
@@ -194,6 +231,30 @@ mod tests {
         assert_eq!(row(1.1, 15.0, FigureTarget::AtMost(1.0 / 15.0)).reached(), Reached::FallsShort);
         assert_eq!(row(960.0, 96.0, FigureTarget::AtLeast(10.0)).reached(), Reached::Pass);
         assert_eq!(row(950.0, 96.0, FigureTarget::AtLeast(10.0)).reached(), Reached::FallsShort);
+    }
+
+    #[test]
+    fn a_ratio_whose_interval_goes_beyond_the_target_is_not_resolved() {
+        let with = |ratios: &[f64], target| {
+            let mut row = row(1.0, 1.0, target);
+            (row.ours, row.peer) = Default::default();
+            for ratio in ratios {
+                row.ours.push(*ratio);
+                row.ours.end_round();
+                row.peer.push(1.0);
+                row.peer.end_round();
+            }
+            row.reached()
+        };
+        let steady = [1.0, 1.001, 1.002, 1.003, 0.999, 0.998, 1.004];
+        let spread = [1.0, 1.001, 1.03, 1.05, 0.9, 0.95, 0.97];
+        let slow = [1.02, 1.03, 1.0, 1.05, 0.9, 1.04, 1.1];
+        assert_eq!(with(&steady, FigureTarget::AtMost(1.01)), Reached::Pass);
+        assert_eq!(with(&spread, FigureTarget::AtMost(1.01)), Reached::NotResolved);
+        assert_eq!(with(&slow, FigureTarget::AtMost(1.01)), Reached::FallsShort);
+        assert_eq!(with(&steady[..3], FigureTarget::AtMost(1.01)), Reached::NotResolved, "few");
+        assert_eq!(with(&steady, FigureTarget::AtLeast(0.9)), Reached::Pass);
+        assert_eq!(with(&spread, FigureTarget::AtLeast(0.91)), Reached::NotResolved);
     }
 
     #[test]

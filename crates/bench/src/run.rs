@@ -53,7 +53,7 @@ impl Run {
     #[must_use]
     pub fn reached(&self, row: &FigureRow) -> Reached {
         match row.reached() {
-            Reached::Pass | Reached::FallsShort
+            Reached::Pass | Reached::NotResolved | Reached::FallsShort
                 if self.setting.quick && !row.is_judged_at_once() =>
             {
                 Reached::NotJudged
@@ -65,11 +65,11 @@ impl Run {
     /// Returns whether every figure with a target was measured, and reaches it where this run judges it.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.missing.is_empty()
-            && self
-                .rows
-                .iter()
-                .all(|row| !matches!(self.reached(row), Reached::FallsShort | Reached::NotMeasured))
+        let is_open = |row: &FigureRow| {
+            let reached = self.reached(row);
+            matches!(reached, Reached::FallsShort | Reached::NotResolved | Reached::NotMeasured)
+        };
+        self.missing.is_empty() && !self.rows.iter().any(is_open)
     }
 }
 

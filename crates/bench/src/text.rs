@@ -13,10 +13,15 @@ use report::table::{Align, TableCell, TextTable};
 pub fn verdict(run: &Run) -> String {
     let count = |reached| run.rows.iter().filter(|row| run.reached(row) == reached).count();
     let (pass, short) = (count(Reached::Pass), count(Reached::FallsShort));
-    let not_judged = count(Reached::NotJudged);
+    let (not_judged, not_resolved) = (count(Reached::NotJudged), count(Reached::NotResolved));
     let mut sentence = match (pass, short) {
-        (0, 0) if not_judged > 0 => format!("{} measured.", counted(run.rows.len(), "figure")),
+        (0, 0) if not_judged + not_resolved > 0 => {
+            format!("{} measured.", counted(run.rows.len(), "figure"))
+        }
         (0, 0) => format!("{} measured; none has a target.", counted(run.rows.len(), "figure")),
+        (pass, 0) if not_resolved > 0 => {
+            format!("{pass} of {} with a target reach it.", counted(pass + not_resolved, "figure"))
+        }
         (pass, 0) => format!("All {} with a target reach it.", counted(pass, "figure")),
         (pass, short) => {
             let names: Vec<&str> = run
@@ -28,7 +33,7 @@ pub fn verdict(run: &Run) -> String {
             let verb = if short == 1 { "falls" } else { "fall" };
             format!(
                 "{short} of {} {verb} short: {}.",
-                counted(pass + short, "figure"),
+                counted(pass + short + not_resolved, "figure"),
                 names.join(", ")
             )
         }
@@ -38,6 +43,16 @@ pub fn verdict(run: &Run) -> String {
         sentence.push_str(&format!(
             " {} {verb} not judged: few rounds prove nothing.",
             counted(not_judged, "figure")
+        ));
+    }
+    if not_resolved > 0 {
+        let named = run.rows.iter().filter(|row| run.reached(row) == Reached::NotResolved);
+        let names: Vec<&str> = named.map(|row| row.id).collect();
+        let verb = if not_resolved == 1 { "is" } else { "are" };
+        sentence.push_str(&format!(
+            " {} {verb} not resolved, since the interval goes beyond the target: {}.",
+            counted(not_resolved, "figure"),
+            names.join(", ")
         ));
     }
     if !run.missing.is_empty() {
@@ -98,7 +113,7 @@ fn table(run: &Run) -> TextTable {
             row.title.clone().into(),
             TableCell::toned(Tone::Strong, show(row.ours.median())),
             show(row.peer.median()).into(),
-            row.show_ratio().into(),
+            row.show_short_ratio().into(),
             row.show_target().into(),
             TableCell::toned(reached.tone(), reached.word()),
         ]);
@@ -111,10 +126,16 @@ fn spread(row: &FigureRow, terms: &BenchNames, width: usize) -> String {
         true => "not measured".to_owned(),
         false => row.quantity.show_spread(samples),
     };
-    let name = terms.ours.len().max(terms.peer.len());
+    let paired = row.paired();
+    let of_ratio = if paired.is_some() { "ratio".len() } else { 0 };
+    let name = terms.ours.len().max(terms.peer.len()).max(of_ratio);
     let mut text = format!("  {:14}  {:name$}  {}\n", row.id, terms.ours, side(&row.ours));
     if !row.is_alone() {
         text.push_str(&format!("  {:14}  {:name$}  {}\n", "", terms.peer, side(&row.peer)));
+    }
+    if let Some(paired) = paired {
+        let rounds = counted(paired.rounds, "round");
+        text.push_str(&format!("  {:14}  {:name$}  {paired}, {rounds}\n", "", "ratio"));
     }
     if !row.note.is_empty() {
         text.push_str(&wrap(&row.note, width, &" ".repeat(18)));
@@ -227,6 +248,44 @@ pub(super) mod tests {
         run.rows.remove(1);
         assert!(run.passes());
         assert_eq!(verdict(&run), "All 1 figure with a target reach it.");
+    }
+
+    #[test]
+    fn what_is_not_resolved_is_said_and_no_run_passes_with_it() {
+        let mut run = example();
+        run.missing.clear();
+        run.rows.remove(1);
+        run.rows[0].target = Some(FigureTarget::AtMost(1.01));
+        let peers = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0, 1.0];
+        let ours = [1.0, 1.0, 1.0, 1.3, 1.1, 0.9, 1.0];
+        for (side, values) in [(0, ours), (1, peers)] {
+            let row = &mut run.rows[0];
+            let samples = if side == 0 { &mut row.ours } else { &mut row.peer };
+            *samples = Samples::default();
+            for value in values {
+                samples.push(value * 1e6);
+                samples.end_round();
+            }
+        }
+        assert!(!run.passes());
+        assert_eq!(
+            verdict(&run),
+            "2 figures measured. 1 figure is not resolved, since the interval goes beyond the target: write-tmpfs."
+        );
+        let text = render(&run, 80, Paint::Off);
+        assert!(text.contains("ratio  x 1.000 [0.900 … 1.300], 7 rounds\n"), "{text}");
+        assert!(text.contains("x 1.000  <= x 1.01  ○ not resolved\n"), "{text}");
+        assert!(crate::page::render(&run).contains("x 1.000 [0.900 … 1.300]"));
+        let document: serde_json::Value =
+            serde_json::from_str(&crate::json::render(&run).unwrap()).unwrap();
+        let figure = &document["figures"][0];
+        assert_eq!(figure["verdict"], "not-resolved");
+        assert_eq!(
+            (&figure["paired"]["low"], &figure["paired"]["rounds"]),
+            (&0.9.into(), &7.into())
+        );
+        run.setting.quick = true;
+        assert!(run.passes() && !verdict(&run).contains("not resolved"));
     }
 
     #[test]

@@ -4,12 +4,15 @@
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     values: Vec<f64>,
+    /// How many there were at the end of each round.
+    round_ends: Vec<usize>,
 }
 
 impl FromIterator<f64> for Samples {
     /// Keeps the finite values.
     fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Samples {
-        Samples { values: values.into_iter().filter(|value| value.is_finite()).collect() }
+        let values = values.into_iter().filter(|value| value.is_finite()).collect();
+        Samples { values, round_ends: Vec::new() }
     }
 }
 
@@ -24,6 +27,19 @@ impl Samples {
     /// Adds the measurements of another set.
     pub fn extend(&mut self, other: &Samples) {
         self.values.extend_from_slice(&other.values);
+    }
+
+    /// Ends a round: what was measured since the last end belongs together, and to the round of this number of another set.
+    pub fn end_round(&mut self) {
+        self.round_ends.push(self.values.len());
+    }
+
+    /// Returns the measurements of each round that has ended; none if rounds were not told apart.
+    #[must_use]
+    pub fn rounds(&self) -> Vec<Samples> {
+        let begins = std::iter::once(&0).chain(&self.round_ends);
+        let of = |(begin, end): (&usize, &usize)| self.values[*begin..*end].iter().copied();
+        begins.zip(&self.round_ends).map(|round| of(round).collect()).collect()
     }
 
     /// Returns the number of measurements.
@@ -116,6 +132,19 @@ mod tests {
         assert_eq!((one.median(), one.p95()), (7.0, 7.0));
         assert!(Samples::default().median().is_nan());
         assert!([f64::NAN].into_iter().collect::<Samples>().is_empty());
+    }
+
+    #[test]
+    fn measurements_of_a_round_belong_together() {
+        let mut samples: Samples = [1.0, 2.0].into_iter().collect();
+        assert!(samples.rounds().is_empty());
+        samples.end_round();
+        samples.push(3.0);
+        samples.end_round();
+        samples.push(4.0);
+        let rounds = samples.rounds();
+        assert_eq!(rounds.len(), 2, "the last one has not ended");
+        assert_eq!((rounds[0].values(), rounds[1].values()), (&[1.0, 2.0][..], &[3.0][..]));
     }
 
     #[test]

@@ -138,6 +138,7 @@ pub(super) fn overhead(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
                     ended?;
                     samples[beside as usize].push(time);
                 }
+                samples[beside as usize].end_round();
             }
             other.end()?;
         }
@@ -155,11 +156,8 @@ pub(super) fn overhead(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
             note: note.to_owned(),
         };
         let target = Some(FigureTarget::AtMost(program.most));
-        let note = format!(
-            "{:.2} % slower beside the recorder, by medians; the peer is the program by itself",
-            100.0 * (recorder.median() / nothing.median() - 1.0)
-        );
-        rows.push(row(program.id, program.title.to_owned(), nothing, target, &note));
+        let note = "the peer is the program by itself; the ratio is the median of the rounds', with its 95 % interval";
+        rows.push(row(program.id, program.title.to_owned(), nothing, target, note));
         if !perf.is_empty() {
             rows.push(row(
                 program.perf_id,

@@ -74,7 +74,10 @@ pub fn render(
         keeps: match row.reached() {
             Reached::Pass => Some(true),
             Reached::FallsShort => Some(false),
-            Reached::NotJudged | Reached::NoTarget | Reached::NotMeasured => None,
+            Reached::NotResolved
+            | Reached::NotJudged
+            | Reached::NoTarget
+            | Reached::NotMeasured => None,
         },
         result: row.reached(),
         samples: row.samples.values().iter().map(|value| value * entry(row)).collect(),
