@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Lab;
 use super::judge::{ObservedProgram, judge};
-use super::process::{OwnedProcess, ProcessUsage, memory};
+use super::process::{OwnedProcess, memory};
 use super::recorder::{HangRecorder, told, unix_offset_ns};
 use crate::lab::{BenchError, Measuring, cannot};
 use crate::row::{FigureRow, FigureTarget};
@@ -53,10 +53,10 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
         first.rest(seconds(SETTLING))?;
         for _ in 0..pieces {
             lab.go_on()?;
-            let before = ProcessUsage::of(recorder.id()).map_err(failed)?;
+            let before = recorder.usage().map_err(failed)?;
             let began = now_ns();
             first.rest(seconds(PIECE))?;
-            let after = ProcessUsage::of(recorder.id()).map_err(failed)?;
+            let after = recorder.usage().map_err(failed)?;
             #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
             let took = now_ns().saturating_sub(began) as f64;
             samples[0].push(100.0 * (after.ran_ns - before.ran_ns) / took);
@@ -64,6 +64,8 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
             samples[2].push(memory(recorder.id()).map_err(failed)?);
         }
     }
+    let of_service = lab.scene.served().map(|served| memory(served.service())).transpose();
+    let of_service = of_service.map_err(failed)?;
     recorder.end()?;
     let processes = others.len();
     drop(others);
@@ -87,10 +89,17 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let [share, wake_ups, memory] = samples;
     #[expect(clippy::cast_precision_loss, reason = "there are some")]
     let false_hangs: Samples = [judged.false_hangs.len() as f64].into_iter().collect();
+    let sum = if of_service.is_some() { "recorder and service together" } else { "all threads" };
     let beside = format!(
-        "beside {count} programs at rest and {processes} other processes, {pieces} times {} s, the sum of all threads",
+        "beside {count} programs at rest and {processes} other processes, {pieces} times {} s, the sum of {sum}",
         of(PIECE)
     );
+    let of_memory = match of_service {
+        Some(bytes) => {
+            format!("VmRSS; the service for all users has {}", Quantity::Size.show(bytes))
+        }
+        None => "VmRSS".to_owned(),
+    };
     Ok(vec![
         row("idle-processor", "processor at rest", Quantity::Share, share, SHARE, &beside),
         row(
@@ -101,7 +110,7 @@ pub(super) fn idle(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
             WAKE_UPS,
             "how often a thread of it began to wait (voluntary_ctxt_switches)",
         ),
-        row("idle-memory", "memory at rest", Quantity::Size, memory, MEMORY, "VmRSS"),
+        row("idle-memory", "memory at rest", Quantity::Size, memory, MEMORY, &of_memory),
         row(
             "idle-false",
             "false hangs at rest",

@@ -15,8 +15,9 @@ use crate::row::{FigureRow, FigureTarget};
 use report::figure::Quantity;
 use report::samples::Samples;
 
-/// Rounds, and how often each program runs in a round.
-const ROUNDS: [usize; 2] = [15, 1];
+/// Rounds of a quick run.
+const QUICK_ROUNDS: usize = 1;
+/// How often each program runs in a round.
 const TIMES: [usize; 2] = [10, 2];
 /// How long the machine rests before each turn, in seconds: the recorder finds the programs at rest meanwhile. It does before turns
 /// without one, too, so that nothing else differs between them.
@@ -56,9 +57,11 @@ fn measured(scene: &HangScene, tree: &Path, sources: &Path) -> Vec<Measured> {
             .get_envs()
             .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
             .collect();
+        let program = plain.get_program().to_owned();
+        let arguments: Vec<_> = plain.get_args().map(ToOwned::to_owned).collect();
         Box::new(move || {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).envs(pairs.iter().cloned()).stdin(Stdio::null());
+            let mut command = Command::new(&program);
+            command.args(&arguments).envs(pairs.iter().cloned()).stdin(Stdio::null());
             quiet(command)
         }) as Box<dyn Fn() -> Command>
     };
@@ -82,14 +85,14 @@ fn measured(scene: &HangScene, tree: &Path, sources: &Path) -> Vec<Measured> {
         Measured {
             id: "pipe",
             perf_id: "pipe-perf",
-            title: "perf bench sched pipe",
+            title: "sched pipe",
             most: 1.04,
             command: make(words(&["perf", "bench", "sched", "pipe", "-l", "10000"]), scene),
         },
         Measured {
             id: "make",
             perf_id: "make-perf",
-            title: "make -j2, 8 files of C",
+            title: "make -j2, 8 files",
             most: 1.01,
             command: make(words(&["make", "-B", "-s", "-j2", "-C", &sources]), scene),
         },
@@ -101,6 +104,8 @@ pub(super) fn overhead(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let [tree, sources] = ["tree", "sources"].map(|name| lab.scene.at(name));
     make_tree(&tree).map_err(|error| cannot(&tree, error))?;
     write_sources(&sources).map_err(|error| cannot(&sources, error))?;
+    lab.scene.give(&tree)?;
+    lab.scene.give(&sources)?;
     let mut programs = measured(&lab.scene, &tree, &sources);
     let mut notes = Vec::new();
     if let Some(why) = perf_obstacle(lab) {
@@ -122,7 +127,7 @@ pub(super) fn overhead(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     let mut resting = resting?;
     let settling = Duration::from_secs(u64::try_from(of(SETTLING)).unwrap_or(1));
     let mut samples = vec![<[Samples; 3]>::default(); programs.len()];
-    for round in 0..of(ROUNDS) {
+    for round in 0..lab.effort.of(lab.rounds, QUICK_ROUNDS) {
         for turn in 0..order.len() {
             lab.go_on()?;
             let beside = order[(round + turn) % order.len()];
@@ -177,13 +182,13 @@ pub(super) fn overhead(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
 }
 
 /// What runs beside the programs.
-enum Other {
+enum Other<'s> {
     Nothing,
-    Recorder(HangRecorder),
+    Recorder(HangRecorder<'s>),
     Perf(OwnedProcess, PathBuf),
 }
 
-impl Other {
+impl Other<'_> {
     fn end(self) -> Result<(), BenchError> {
         match self {
             Other::Nothing => Ok(()),
@@ -198,7 +203,7 @@ impl Other {
     }
 }
 
-fn start(lab: &Lab<'_>, beside: Beside, round: usize) -> Result<Other, BenchError> {
+fn start<'s>(lab: &'s Lab<'_>, beside: Beside, round: usize) -> Result<Other<'s>, BenchError> {
     Ok(match beside {
         Beside::Nothing => Other::Nothing,
         Beside::Recorder => Other::Recorder(HangRecorder::start(&lab.scene)?),
@@ -217,7 +222,8 @@ fn start(lab: &Lab<'_>, beside: Beside, round: usize) -> Result<Other, BenchErro
 }
 
 fn perf(lab: &Lab<'_>, file: &Path) -> Command {
-    let mut command = lab.scene.command("perf");
+    // It records what all do.
+    let mut command = lab.scene.own_command("perf");
     command.args(["record", "-q", "-a", "-g", "-e", "sched:*", "-o"]).arg(file);
     command
 }

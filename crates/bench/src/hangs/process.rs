@@ -28,6 +28,12 @@ impl OwnedProcess {
         Ok(OwnedProcess { child, input })
     }
 
+    /// Starts a process whose log goes into a file.
+    pub(super) fn start_logging(command: &mut Command, log: fs::File) -> io::Result<OwnedProcess> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Ok(OwnedProcess { child: command.spawn()?, input: None })
+    }
+
     /// Starts a process, and waits for the first line that it prints.
     pub(super) fn start_saying(command: &mut Command) -> io::Result<(OwnedProcess, String)> {
         let mut process = OwnedProcess::start(command.stdout(Stdio::piped()))?;
@@ -113,6 +119,11 @@ pub(super) struct ProcessUsage {
 }
 
 impl ProcessUsage {
+    /// Returns what two processes have taken together.
+    pub(super) fn with(self, other: ProcessUsage) -> ProcessUsage {
+        ProcessUsage { ran_ns: self.ran_ns + other.ran_ns, waits: self.waits + other.waits }
+    }
+
     /// Reads it for all threads of a process.
     pub(super) fn of(process: u32) -> io::Result<ProcessUsage> {
         let mut usage = ProcessUsage::default();

@@ -1,27 +1,47 @@
 //! The recorder that is measured: a process of its own with a store of its own, asked as a user would.
 
+use std::io;
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
 use super::judge::{Span, ToldHang};
-use super::process::OwnedProcess;
+use super::process::{OwnedProcess, ProcessUsage};
 use super::scene::HangScene;
+use super::served::ServedUser;
 use crate::lab::{BenchError, cannot};
+
+/// What is measured.
+const RECORD: &str = "unjank hangs record";
 
 /// A running recorder.
 #[derive(Debug)]
-pub(super) struct HangRecorder {
+pub(super) struct HangRecorder<'s> {
     process: OwnedProcess,
+    /// The service through which it records, if it does.
+    served: Option<&'s ServedUser>,
 }
 
-impl HangRecorder {
-    /// Starts one.
-    pub(super) fn start(scene: &HangScene) -> Result<HangRecorder, BenchError> {
+impl HangRecorder<'_> {
+    /// Starts one; through the service, it has a session there when this returns.
+    pub(super) fn start(scene: &HangScene) -> Result<HangRecorder<'_>, BenchError> {
         let mut command = scene.command(&scene.unjank);
         command.args(["hangs", "record"]).stdout(Stdio::null());
-        let process = OwnedProcess::start(&mut command);
-        Ok(HangRecorder { process: process.map_err(|error| cannot("unjank hangs record", error))? })
+        let process = OwnedProcess::start(&mut command).map_err(|error| cannot(RECORD, error))?;
+        let served = scene.served();
+        if let Some(served) = served
+            && !process.ends_or(|| served.sessions(process.id()) > 0)
+        {
+            return Err(cannot(RECORD, "it has no session in the recorder service"));
+        }
+        Ok(HangRecorder { process, served })
+    }
+
+    /// Returns what it has taken so far, with the service.
+    pub(super) fn usage(&self) -> io::Result<ProcessUsage> {
+        let own = ProcessUsage::of(self.id())?;
+        let Some(served) = self.served else { return Ok(own) };
+        Ok(own.with(ProcessUsage::of(served.service())?))
     }
 
     /// Returns the process ID.
@@ -31,7 +51,16 @@ impl HangRecorder {
 
     /// Ends it, so that everything is stored.
     pub(super) fn end(self) -> Result<(), BenchError> {
-        self.process.end().map_err(|error| cannot("unjank hangs record", error))
+        let process = self.id();
+        self.process.end().map_err(|error| cannot(RECORD, error))?;
+        match self.served.map(|served| served.sessions(process)) {
+            None | Some(1) => Ok(()),
+            // Meanwhile it has recorded by sampling.
+            Some(_) => Err(cannot(
+                RECORD,
+                "its session in the recorder service ended, and another one began",
+            )),
+        }
     }
 }
 

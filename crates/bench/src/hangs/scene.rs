@@ -15,6 +15,7 @@ use super::files::write_new;
 use super::groups::{FreezingGroup, SmallMemory};
 use super::process::OwnedProcess;
 use super::program::HangingProgram;
+use super::served::{ServedBench, ServedUser};
 use super::toolkits::{self, DisplayKind, TOOLKITS, Toolkit};
 use crate::lab::{BenchError, cannot};
 
@@ -35,6 +36,8 @@ pub struct HangScene {
     late: Option<PathBuf>,
     late_server: Option<OwnedProcess>,
     resolver: Option<String>,
+    /// As whom programs and recorder run, if not as who measures, with the recorder service.
+    served: Option<ServedUser>,
     /// What is not there, and why.
     left_out: Vec<String>,
     // Those that were started last end first.
@@ -56,14 +59,22 @@ impl Drop for HangScene {
 }
 
 impl HangScene {
-    /// Compiles the programs and starts what they need, below `parent`; `only` are the toolkits, all if it is empty.
+    /// Compiles the programs and starts what they need, below `parent`; `only` are the toolkits, all if it is empty. With `served`
+    /// all of it runs as an ordinary user, for whom the recorder service has programs in the kernel.
     ///
     /// # Errors
     ///
-    /// There is no X server, no bus, no compiler or no toolkit.
-    pub fn make(parent: &Path, unjank: &Path, only: &[String]) -> Result<HangScene, BenchError> {
+    /// There is no X server, no bus, no compiler or no toolkit; the service does not serve, or the user cannot enter the directory.
+    pub fn make(
+        parent: &Path,
+        unjank: &Path,
+        only: &[String],
+        served: Option<&ServedBench>,
+    ) -> Result<HangScene, BenchError> {
+        let served = served.map(ServedUser::serve).transpose()?;
         let scratch = scratch::shown_within(parent).map_err(|error| cannot(parent, error))?;
         let mut scene = HangScene {
+            served,
             unjank: unjank.to_owned(),
             toolkits: Vec::new(),
             display: String::new(),
@@ -81,7 +92,9 @@ impl HangScene {
             DirBuilder::new().mode(0o700).create(&path).map_err(|error| cannot(&path, error))?;
         }
         toolkits::unpack(scene.scratch.path())?;
-        let mut display = Command::new("Xvfb");
+        scene.give(scene.scratch.path())?;
+        scene.check_user()?;
+        let mut display = scene.command("Xvfb");
         display.args(["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"]);
         scene.display = format!(":{}", scene.serve("Xvfb", &mut display)?);
         scene.start_wayland(only);
@@ -133,6 +146,7 @@ impl HangScene {
 
     fn start_bus(&mut self) -> Result<(), BenchError> {
         let service = toolkits::compile_service(self.scratch.path())?;
+        self.give(&service)?;
         for toolkit in TOOLKITS {
             for (kind, more) in [("Answers", String::new()), ("Starts", format!(" {START_MS}"))] {
                 let name = format!("org.unjank.bench.{kind}_{}", dbus_name(toolkit.id));
@@ -180,6 +194,7 @@ impl HangScene {
     fn start_late(&mut self) {
         let point = self.at("late");
         let started = toolkits::compile_late(self.scratch.path()).and_then(|program| {
+            self.give(&program)?;
             let mut command = self.command(&program);
             let said = OwnedProcess::start_saying(command.arg(&point));
             said.map_err(|error| cannot("fusermount3", error))
@@ -200,7 +215,8 @@ impl HangScene {
                 Err(cannot("weston", "it does not run"))
             }
             _ => toolkits::compile(self.scratch.path(), toolkit)
-                .and_then(|_| self.rest(toolkit))
+                .and_then(|program| self.give(&program))
+                .and_then(|()| self.rest(toolkit))
                 .map(|program| drop(program.end())),
         };
         match tried {
@@ -247,9 +263,18 @@ impl HangScene {
         (0..count).map(start).collect()
     }
 
-    /// Returns a command that sees this bus and directories that go away, and no display.
+    /// Returns a command that sees this bus and directories that go away, and no display; it runs as the ordinary user, if there is one.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let as_user = self.served.as_ref().map(|served| served.command(&program));
+        self.placed(as_user.unwrap_or_else(|| Command::new(program)))
+    }
+
+    /// Returns the same as who measures.
+    pub(super) fn own_command(&self, program: impl AsRef<OsStr>) -> Command {
+        self.placed(Command::new(program))
+    }
+
+    fn placed(&self, mut command: Command) -> Command {
         let home = self.at("home");
         command.env("HOME", &home).env("XDG_RUNTIME_DIR", self.at("run"));
         for (name, directory) in [
@@ -333,7 +358,40 @@ impl HangScene {
 
     fn write(&self, name: &str, text: &str) -> Result<(), BenchError> {
         let path = self.at(name);
-        write_new(&path, text.as_bytes()).map_err(|error| cannot(&path, error))
+        write_new(&path, text.as_bytes()).map_err(|error| cannot(&path, error))?;
+        self.give(&path)
+    }
+
+    /// Gives what is at a path to the ordinary user, if there is one.
+    pub(super) fn give(&self, path: &Path) -> Result<(), BenchError> {
+        let given = self.served.as_ref().map(|served| served.give(path));
+        given.unwrap_or(Ok(())).map_err(|error| cannot(path, error))
+    }
+
+    /// Looks whether the ordinary user can run our program, and enter the directory.
+    fn check_user(&self) -> Result<(), BenchError> {
+        let Some(served) = &self.served else { return Ok(()) };
+        for path in [&self.at("home"), &self.unjank] {
+            let mut command = served.command("test");
+            let status = command.arg("-x").arg(path).status();
+            if !status.is_ok_and(|status| status.success()) {
+                let why = format!("user {} cannot reach it", served.name());
+                return Err(cannot(path, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the recorder service and the user for whom it is there, if the recorder has its programs in the kernel through it.
+    pub(super) fn served(&self) -> Option<&ServedUser> {
+        self.served.as_ref()
+    }
+
+    /// Says how the recorder has its programs in the kernel, if not by the rights of who measures.
+    #[must_use]
+    pub fn through(&self) -> Option<String> {
+        let name = self.served.as_ref()?.name();
+        Some(format!("through the recorder service, all as user {name}"))
     }
 }
 

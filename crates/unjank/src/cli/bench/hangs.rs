@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bench::hangs::{CAUSES, FIGURES, HangScene, Lab, TOOLKITS};
+use bench::hangs::{CAUSES, FIGURES, HangScene, Lab, ServedBench, THROUGH_SERVICE, TOOLKITS};
 use bench::run::BenchSetting;
 use clap::Args;
 use clap::builder::PossibleValue;
@@ -30,6 +30,9 @@ pub(super) struct Hangs {
     /// Plant each cause so many times in each program.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
+    /// Run programs beside the recorder and beside nothing in so many rounds.
+    #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
     /// Watch the recorder beside programs at rest for so many minutes.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1440))]
     minutes: u16,
@@ -42,6 +45,15 @@ pub(super) struct Hangs {
     /// Measure only these figures, separated by commas.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',', value_parser = super::names!(FIGURES), hide_possible_values = true)]
     only: Vec<String>,
+    /// Run programs and recorder as an ordinary user, with programs in the kernel by the recorder service. Needs root.
+    #[arg(long)]
+    through_service: bool,
+    /// The user as whom they run.
+    #[arg(long, value_name = "NAME", default_value = "nobody", requires = "through_service")]
+    user: String,
+    /// The program of the recorder service; by default the one beside unjank.
+    #[arg(long, value_name = "PROGRAM", requires = "through_service")]
+    recorder: Option<PathBuf>,
     /// List the figures.
     #[arg(long)]
     list: bool,
@@ -71,31 +83,46 @@ impl Hangs {
             None => this_program()?,
         };
         super::runnable(&program)?;
+        let served = match (self.through_service, &self.recorder) {
+            (false, _) => None,
+            (true, Some(service)) => Some(service.clone()),
+            (true, None) => Some(program.with_file_name("unjank-recorder")),
+        };
+        let served = served.map(|service| ServedBench { user: self.user.clone(), service });
+        if let Some(served) = &served {
+            super::runnable(&served.service)?;
+        }
+        let mut only = self.only.clone();
+        if served.is_some() && only.is_empty() {
+            only = THROUGH_SERVICE.map(str::to_owned).to_vec();
+        }
         let clock = SystemClock::start();
         let stop = interrupt::flag();
         let runs = if self.how.quick { 1 } else { usize::from(self.runs) };
         self.how.show(|progress| {
             progress("compiling the programs", 0, 60);
-            let mut scene =
-                HangScene::make(&place.dir, &program, &self.toolkit).map_err(|error| {
-                    Error::new(FailureCategory::Config, "make programs that hang")
-                        .because(chain(&error))
-                })?;
+            let mut scene = HangScene::make(&place.dir, &program, &self.toolkit, served.as_ref())
+                .map_err(|error| {
+                Error::new(FailureCategory::Config, "make programs that hang")
+                    .because(chain(&error))
+            })?;
             let causes = scene.possible(&self.cause);
             let mut places = vec![format!("files in {}", place.describe())];
             places.extend(scene.describe());
             places.push(format!("each cause {runs} times in each program"));
+            let through = scene.through().map(|through| format!(" ({through})"));
             let setting = BenchSetting {
-                ours: format!("{} hangs record", program.display()),
+                ours: format!("{} hangs record{}", program.display(), through.unwrap_or_default()),
                 peer: "nothing, or perf record -a -g -e 'sched:*'".to_owned(),
                 places,
                 quick: self.how.quick,
             };
             let effort = self.how.effort();
-            let minutes = usize::from(self.minutes);
-            let lab = Lab { scene, causes, runs, minutes, effort, clock: &clock, stop: &stop };
-            let rows = |figure: &bench::hangs::Figure| (figure.run)(&lab);
-            Ok(super::measured(FIGURES, &self.only, rows, &lab, setting, progress))
+            let (minutes, rounds) = (usize::from(self.minutes), usize::from(self.rounds));
+            let (clock, stop) = (&clock, &*stop);
+            let lab = Lab { scene, causes, runs, rounds, minutes, effort, clock, stop };
+            let rows = |figure: &bench::hangs::Figure| lab.rows(figure);
+            Ok(super::measured(FIGURES, &only, rows, &lab, setting, progress))
         })
     }
 }
