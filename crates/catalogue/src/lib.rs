@@ -10,6 +10,7 @@
 pub mod apps;
 pub mod index;
 pub mod plugins;
+mod unread;
 
 /// The examples of README.md, tested with the others.
 #[cfg(doctest)]

@@ -30,6 +30,7 @@ mod cli_settings;
 mod cli_settings_client;
 mod cli_settings_dconf;
 mod cli_slowdisk;
+mod cli_unread;
 mod daemon_compare;
 mod daemon_fuzz;
 mod daemon_install;

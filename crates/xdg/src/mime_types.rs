@@ -3,7 +3,8 @@
 //! Shared MIME-info Database specification 0.21: `mime/aliases` and `mime/subclasses` of each data directory hold two types a line.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// The largest file that is read; the largest real one has 20 KB.
 const FILE_MAX: u64 = 4 << 20;
@@ -22,19 +23,34 @@ impl MimeTypes {
     /// Reads what the data directories say, the one that counts most first; a file that is not there says nothing.
     #[must_use]
     pub fn read<'a>(data_dirs: impl Iterator<Item = &'a Path>) -> MimeTypes {
+        MimeTypes::read_noting(data_dirs).0
+    }
+
+    /// Reads what the data directories say as [`MimeTypes::read`] does; returns also the files that are there and could not be read.
+    #[must_use]
+    pub fn read_noting<'a>(
+        data_dirs: impl Iterator<Item = &'a Path>,
+    ) -> (MimeTypes, Vec<(PathBuf, io::Error)>) {
         let mut types = MimeTypes::default();
+        let mut unread = Vec::new();
+        let mut text_at = |path: PathBuf| {
+            text_of(&path).unwrap_or_else(|error| {
+                unread.push((path, error));
+                String::new()
+            })
+        };
         for dir in data_dirs {
-            for (alias, name) in pairs(&text_of(&dir.join("mime/aliases"))) {
+            for (alias, name) in pairs(&text_at(dir.join("mime/aliases"))) {
                 types.aliases.entry(alias.into()).or_insert_with(|| name.into());
             }
-            for (child, parent) in pairs(&text_of(&dir.join("mime/subclasses"))) {
+            for (child, parent) in pairs(&text_at(dir.join("mime/subclasses"))) {
                 let parents = types.parents.entry(child.into()).or_default();
                 if !parents.iter().any(|known| **known == *parent) {
                     parents.push(parent.into());
                 }
             }
         }
-        types
+        (types, unread)
     }
 
     /// Returns the name of a type: of an alias the one that it stands for.
@@ -70,11 +86,21 @@ impl MimeTypes {
     }
 }
 
-fn text_of(path: &Path) -> String {
+/// Reads a file; what is not there, no file of text, or too large says nothing.
+fn text_of(path: &Path) -> io::Result<String> {
     let small =
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= FILE_MAX);
-    let text = small.then(|| std::fs::read_to_string(path).ok());
-    text.flatten().unwrap_or_default()
+    if !small {
+        return Ok(String::new());
+    }
+    match std::fs::read_to_string(path) {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
+        {
+            Ok(String::new())
+        }
+        read => read,
+    }
 }
 
 fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::entries;
 use super::place::{ApplicationDirectories, AssociationDirectory, DirectoryContents};
+use crate::unread::Unread;
 use xdg::mime_types::MimeTypes;
 
 /// Why an application counts for a type.
@@ -57,7 +58,7 @@ pub struct Associations {
     by_type: HashMap<String, Vec<KeptAssociation>>,
     files: Vec<PathBuf>,
     /// Files that are there and could not be used, with the reason.
-    unusable: Vec<(PathBuf, String)>,
+    unusable: Vec<(PathBuf, Unread)>,
 }
 
 /// What became of a claim.
@@ -192,7 +193,7 @@ impl Associations {
 
     /// Returns the files that are there and could not be used, with the reason.
     #[must_use]
-    pub(crate) fn unusable(&self) -> &[(PathBuf, String)] {
+    pub(crate) fn unusable(&self) -> &[(PathBuf, Unread)] {
         &self.unusable
     }
 
@@ -260,10 +261,10 @@ impl Reading<'_> {
         let bytes = match read_bounded(&path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return,
-            Err(reason) => return self.all.unusable.push((path, reason)),
+            Err(unread) => return self.all.unusable.push((path, unread)),
         };
         let Ok(text) = str::from_utf8(&bytes) else {
-            return self.all.unusable.push((path, "not UTF-8 text".to_owned()));
+            return self.all.unusable.push((path, Unread::contents("not UTF-8 text")));
         };
         let file = u32::try_from(self.all.files.len()).unwrap_or(u32::MAX);
         self.all.files.push(path);
@@ -304,7 +305,7 @@ const DEFAULTS: (&str, AssociationReason) = ("Default Applications", Association
 const DECLARED: (&str, AssociationReason) = ("MIME Cache", AssociationReason::Declared);
 
 /// Reads a file; none if it is not there, a reason if it cannot be used.
-pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, Unread> {
     use std::os::unix::fs::OpenOptionsExt;
     // A pipe of that name must not make us wait.
     let options = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -318,24 +319,24 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, String> {
         {
             return Ok(None);
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
-    match file.metadata() {
-        Ok(found) if found.is_file() => read_whole(file, found.len()).map(Some),
-        _ => Err("not a regular file".to_owned()),
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(Unread::contents("not a regular file"));
     }
+    read_whole(file, found.len()).map(Some)
 }
 
 /// Reads a regular file that had `len_bytes` a moment ago, unless it is too large.
-pub(crate) fn read_whole(file: std::fs::File, len_bytes: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn read_whole(file: std::fs::File, len_bytes: u64) -> Result<Vec<u8>, Unread> {
     use std::io::Read;
     // Room for all of it and the byte that is not there: one read, and one that says that it was all.
     let expected = usize::try_from(len_bytes.min(entries::FILE_MAX)).unwrap_or(0);
     let mut bytes = Vec::with_capacity(expected + 1);
-    let read = file.take(entries::FILE_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|error| error.to_string())?;
+    file.take(entries::FILE_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > entries::FILE_MAX {
-        return Err(format!("larger than {} MiB", entries::FILE_MAX >> 20));
+        return Err(Unread::contents(format!("larger than {} MiB", entries::FILE_MAX >> 20)));
     }
     Ok(bytes)
 }

@@ -14,8 +14,9 @@ use super::input::{IndexPart, Input};
 use super::sections::RecordList;
 use super::sources::IndexSources;
 pub use super::walk::CheckDepth;
-use super::walk::{IndexedFile, LeftOut, Walked, walk};
+use super::walk::{Failures, IndexedFile, LeftOut, Walked, walk};
 use crate::apps::associations::{Associations, looked_for, read_bounded};
+use crate::unread::Unread;
 use xdg::mime_types::MimeTypes;
 
 /// A finished index.
@@ -31,6 +32,8 @@ pub struct Built {
     pub opened: usize,
     /// Files and directories that could not be used, with the reason.
     pub faults: Vec<(PathBuf, String)>,
+    /// What was not read because of a failure of the machine.
+    pub(super) failures: Failures,
 }
 
 /// Makes the index of `sources`; what `old` has and did not change is taken from there.
@@ -59,17 +62,22 @@ pub fn build(
         });
         (walked, types)
     });
-    let Walked { items, mut inputs, mut left_out, opened } = walked;
+    let Walked { items, mut inputs, mut left_out, opened, mut failures } = walked;
     let mut entries = Entries::default();
     for item in &items {
         let record = match &item.what {
             IndexedFile::Kept(record) => *record,
             IndexedFile::New(new) => match &new.made {
                 Ok(Some(record)) => &record[..],
-                without => {
-                    let reason = without.as_ref().err().cloned().unwrap_or_default();
+                Ok(None) => {
                     let (path, identity) = (new.path.clone(), new.identity);
-                    left_out.push(LeftOut { path, identity, reason });
+                    left_out.push(LeftOut { path, identity, reason: String::new() });
+                    continue;
+                }
+                Err(unread) => {
+                    failures.note(&new.path, unread);
+                    let (path, identity) = (new.path.clone(), new.identity.unless_read(unread));
+                    left_out.push(LeftOut { path, identity, reason: unread.reason.clone() });
                     continue;
                 }
             },
@@ -83,20 +91,29 @@ pub fn build(
     let leave_out = |(path, reason)| LeftOut { path, identity: Identity::UNWATCHED, reason };
     for directory in &sources.gio_dirs {
         let cache = directory.join("giomodule.cache");
-        let identity = Identity::of(&cache).sure(start);
-        inputs.push(Input::new(IndexPart::Gio, cache.clone(), identity));
+        let mut identity = Identity::of(&cache).sure(start);
         match read_bounded(&cache) {
             Ok(bytes) => entries.add_gio(directory, &bytes.unwrap_or_default()),
-            Err(reason) => left_out.push(leave_out((cache, reason))),
+            Err(unread) => {
+                failures.note(&cache, &unread);
+                identity = identity.unless_read(&unread);
+                left_out.push(leave_out((cache.clone(), unread.reason)));
+            }
         }
+        inputs.push(Input::new(IndexPart::Gio, cache, identity));
     }
     if let Some(types) = types {
         // A directory's fault that was taken over may be one of these, and mended.
         let is_one = |path: &Path| types.looked_at.iter().any(|(_, known, _)| known == path);
         left_out.retain(|known| !is_one(&known.path));
-        left_out.extend(types.unusable.into_iter().map(leave_out));
         for (part, path, identity) in types.looked_at {
+            let unread = types.unusable.iter().find(|(unused, _)| *unused == path);
+            let identity = unread.map_or(identity, |(_, unread)| identity.unless_read(unread));
             look_for(&mut inputs, part, path, identity);
+        }
+        for (path, unread) in types.unusable {
+            failures.note(&path, &unread);
+            left_out.push(leave_out((path, unread.reason)));
         }
         entries.add_types(types.values);
     } else if let Some(old) = same_types {
@@ -122,7 +139,7 @@ pub fn build(
     let image = entries.write()?;
     let faults = left_out.into_iter().filter(|known| !known.reason.is_empty());
     let faults = faults.map(|known| (known.path, known.reason)).collect();
-    Ok(Built { image, plugins, applications, opened, faults })
+    Ok(Built { image, plugins, applications, opened, faults, failures })
 }
 
 /// What files say of MIME types.
@@ -131,7 +148,7 @@ struct TypesRead {
     looked_at: Vec<(IndexPart, PathBuf, Identity)>,
     values: TypeValues,
     /// Files that could not be used, with the reason.
-    unusable: Vec<(PathBuf, String)>,
+    unusable: Vec<(PathBuf, Unread)>,
 }
 
 impl TypesRead {
@@ -148,9 +165,10 @@ impl TypesRead {
             (part, path, identity)
         };
         let looked_at = relations.chain(lists).map(look).collect();
-        let types = MimeTypes::read(sources.places.data());
+        let (types, unread) = MimeTypes::read_noting(sources.places.data());
         let associations = Associations::read(&sources.places, &types);
-        let unusable = associations.unusable().to_vec();
+        let unread = unread.into_iter().map(|(path, error)| (path, error.into()));
+        let unusable = unread.chain(associations.unusable().iter().cloned()).collect();
         TypesRead { looked_at, values: type_values(&types, &associations), unusable }
     }
 }

@@ -1,7 +1,14 @@
 //! Whether a file or a directory is the one that was looked at: not "newer than", so that rollbacks, Nix and OSTree (times 0 and 1) and files put in place of others are noticed.
 
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use crate::unread::{Unread, UnreadCause};
 
 /// How many numbers an identity has in the index.
 pub const NUMBERS: usize = 5;
@@ -21,6 +28,28 @@ impl Identity {
 
     /// What a path is given that is not looked at again, because it is told of by the directory that it is in.
     pub(super) const UNWATCHED: Identity = Identity([u64::MAX - 1; NUMBERS]);
+
+    /// What a path is given that this user may not read: it is as it was while that is so, whatever else changes.
+    pub(super) const DENIED: Identity = Identity([u64::MAX - 2; NUMBERS]);
+
+    /// Returns what a path is given that was not read: a change of the file is not all that can make it readable.
+    pub(super) fn unless_read(self, unread: &Unread) -> Identity {
+        match unread.cause() {
+            UnreadCause::Itself => self,
+            UnreadCause::Denied => Identity::DENIED,
+            UnreadCause::Passing => Identity::UNSURE,
+        }
+    }
+
+    /// Returns whether a path that has the identity `now` is still what this says of it.
+    pub(super) fn is_still(self, now: Identity, directory: impl AsFd, path: impl Arg) -> bool {
+        now == self || self == Identity::DENIED && is_denied(directory, path)
+    }
+
+    /// Looks at a path, and returns whether it is still what this says of it.
+    pub(super) fn is_of(self, path: &Path) -> bool {
+        self.is_still(Identity::of(path), CWD, path)
+    }
 
     /// Looks at a path, links followed. What cannot be looked at counts as absent.
     #[must_use]
@@ -113,6 +142,12 @@ impl Identity {
     pub fn is_there(self) -> bool {
         self != Identity::ABSENT
     }
+}
+
+/// Returns whether this user may not read what is at a path: without opening it, which a device would notice.
+fn is_denied(directory: impl AsFd, path: impl Arg) -> bool {
+    let read = accessat(directory, path, Access::READ_OK, AtFlags::EACCESS);
+    matches!(read, Err(Errno::ACCESS | Errno::PERM))
 }
 
 #[cfg(test)]

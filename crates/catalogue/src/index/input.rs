@@ -207,7 +207,7 @@ pub(super) fn changed<'a>(inputs: impl Iterator<Item = BorrowedInput<'a>>) -> Op
             }
             None => Identity::at(CWD, input.path),
         };
-        if now != input.identity {
+        if !input.identity.is_still(now, CWD, input.path) {
             return Some(input.path());
         }
     }

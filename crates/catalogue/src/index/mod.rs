@@ -382,7 +382,7 @@ struct Unused<'a> {
 
 /// Returns the first path that is no longer what it was.
 fn first_changed<'a>(files: impl Iterator<Item = (&'a Path, Identity)>) -> Option<&'a Path> {
-    files.into_iter().find(|(path, identity)| Identity::of(path) != *identity).map(|(path, _)| path)
+    files.into_iter().find(|(path, identity)| !identity.is_of(path)).map(|(path, _)| path)
 }
 
 fn texts(list: &[u8]) -> impl Iterator<Item = &str> {

@@ -1,13 +1,13 @@
 //! Reading the files that are new, on several threads where that pays.
 
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
+use rustix::io::Errno;
 use sys::dir::OpenDirectory;
 
 use super::identity::Identity;
@@ -17,6 +17,7 @@ use crate::apps::associations::read_whole;
 use crate::apps::desktop::DesktopFile;
 use crate::plugins::elf::ElfError;
 use crate::plugins::metadata::{self, MetadataError};
+use crate::unread::Unread;
 use xdg::languages::Languages;
 
 /// Why something is left out that is no file with bytes of its own.
@@ -48,7 +49,7 @@ pub(super) struct NewFile {
     /// What it was when it was read.
     pub(super) identity: Identity,
     /// Its record, none for a library that is no plugin, or why it cannot be used.
-    pub(super) made: Result<Option<Vec<u8>>, String>,
+    pub(super) made: Result<Option<Vec<u8>>, Unread>,
 }
 
 /// Reads files, and returns how many there were.
@@ -96,7 +97,7 @@ impl NewFile {
         self.directory = None;
     }
 
-    fn record(&mut self, list: RecordList, reading: &Reading) -> Result<Option<Vec<u8>>, String> {
+    fn record(&mut self, list: RecordList, reading: &Reading) -> Result<Option<Vec<u8>>, Unread> {
         let file = self.open()?;
         let len_bytes = self.identity.len_bytes();
         self.identity = self.identity.sure(reading.start);
@@ -106,16 +107,18 @@ impl NewFile {
                 let raw = match metadata::read(&file) {
                     Ok(raw) => raw,
                     Err(MetadataError::Elf(ElfError::NoMetadata)) => return Ok(None),
-                    Err(error) => return Err(error.to_string()),
+                    Err(MetadataError::Elf(ElfError::Unreadable(error))) => {
+                        return Err(error.into());
+                    }
+                    Err(error) => return Err(Unread::contents(error)),
                 };
                 let metadata = metadata::decode_in(&raw, languages);
-                let metadata = metadata.map_err(|error| error.to_string())?;
+                let metadata = metadata.map_err(Unread::contents)?;
                 Ok(Some(plugin::record(&self.path, &self.name, identity, &metadata, languages)))
             }
             RecordList::Apps => {
                 let bytes = read_whole(file, len_bytes)?;
-                let file =
-                    DesktopFile::parse_in(&bytes, languages).map_err(|error| error.to_string())?;
+                let file = DesktopFile::parse_in(&bytes, languages).map_err(Unread::contents)?;
                 let record =
                     app::record(&self.path, &self.name, self.level, identity, &file, languages);
                 Ok(Some(record))
@@ -124,22 +127,26 @@ impl NewFile {
     }
 
     /// Opens a regular file and looks at it; a pipe of that name does not make us wait.
-    fn open(&mut self) -> Result<File, String> {
+    fn open(&mut self) -> Result<File, Unread> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match (&self.directory, self.path.file_name()) {
             (Some(directory), Some(name)) => openat(directory, name, flags, Mode::empty()),
             _ => openat(CWD, &self.path, flags, Mode::empty()),
         };
         let file = file.map_err(|error| {
-            self.identity = Identity::of(&self.path);
-            io::Error::from(error).to_string()
+            self.identity = match error {
+                // What comes there afterwards was not looked at.
+                Errno::NOENT => Identity::ABSENT,
+                _ => Identity::of(&self.path),
+            };
+            Unread::from(error)
         })?;
-        let found = rustix::fs::fstat(&file).map_err(|error| io::Error::from(error).to_string())?;
+        let found = rustix::fs::fstat(&file)?;
         self.identity = Identity::of_stat(&found);
         if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
             Ok(File::from(file))
         } else {
-            Err(NOT_REGULAR.to_owned())
+            Err(Unread::contents(NOT_REGULAR))
         }
     }
 }

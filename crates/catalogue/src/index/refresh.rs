@@ -11,12 +11,13 @@ use rustix::fs::OFlags;
 use store::disk::Disk;
 use store::publish::{self, PublishError};
 
-use super::build::{CheckDepth, build};
+use super::build::{Built, CheckDepth, build};
 use super::identity::Identity;
 use super::input::IndexPart;
 use super::read_ahead::open_ahead;
 use super::sources::IndexSources;
 use super::{Index, IndexError};
+use crate::unread::Unread;
 
 /// Why the index could not be made current. The old one, if there was one, is still in its place.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,14 @@ pub enum RefreshError {
     /// There is more than one file can hold.
     #[error("cannot build the index")]
     NotMade(#[from] TableWriteError),
+    /// Something was not read because the machine failed, or had nothing left to read with.
+    #[error("cannot read {path:?}")]
+    NotRead {
+        /// What was not read.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// It was made and could not be put in its place.
     #[error("cannot store the index")]
     NotStored(#[from] PublishError),
@@ -168,7 +177,11 @@ impl Location {
         }
         let was_damaged = matches!(own, Err(IndexError::Damaged));
         let base = own.ok().or_else(|| self.system());
-        let built = build(&self.sources, base.as_ref(), look)?;
+        let mut built = build(&self.sources, base.as_ref(), look)?;
+        // What was there before is better, and what lacks this time need not lack the next.
+        if let Some((path, unread)) = std::mem::take(&mut built.failures).worst() {
+            return Err(not_read(path, unread));
+        }
         // What a killed process left: we hold the lock, so nobody is writing. It is in nobody's way if it stays.
         let _ = publish::remove_stale(disk, &path, i128::MAX);
         self.publish(disk, &built.image)?;
@@ -213,12 +226,11 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// There is more than one file can hold.
+    /// There is more than one file can hold, or nothing was left to read files with.
     pub fn make_unstored(&self, look: CheckDepth) -> Result<Index, RefreshError> {
         let own = self.open().and_then(whole).ok();
         let base = own.or_else(|| self.system());
-        let built = build(&self.sources, base.as_ref(), look)?;
-        Ok(Index::from_bytes(built.image)?)
+        unstored(build(&self.sources, base.as_ref(), look)?)
     }
 
     /// Waits for the right to make the index; it ends with the file that is returned, also when the process is killed.
@@ -309,10 +321,22 @@ fn trusted(file: &File) -> Result<Index, IndexError> {
 ///
 /// # Errors
 ///
-/// There is more than one file can hold.
+/// There is more than one file can hold, or nothing was left to read files with.
 pub fn make_unstored(sources: &IndexSources, base: Option<&Index>) -> Result<Index, RefreshError> {
-    let built = build(sources, base, CheckDepth::Directories)?;
-    Ok(Index::from_bytes(built.image)?)
+    unstored(build(sources, base, CheckDepth::Directories)?)
+}
+
+/// Takes an index for one answer. What a disk does not give is not there for the asker either; what was not asked of it may be.
+fn unstored(mut built: Built) -> Result<Index, RefreshError> {
+    match std::mem::take(&mut built.failures).worst() {
+        Some((path, unread)) if unread.is_exhaustion() => Err(not_read(path, unread)),
+        _ => Ok(Index::from_bytes(built.image)?),
+    }
+}
+
+fn not_read(path: PathBuf, unread: Unread) -> RefreshError {
+    let source = unread.error.map_or_else(|| io::Error::other(unread.reason), io::Error::from);
+    RefreshError::NotRead { path, source }
 }
 
 /// Verifies an index: one pass over it.

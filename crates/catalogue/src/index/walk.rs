@@ -19,6 +19,7 @@ use super::sections::RecordList;
 use super::sources::IndexSources;
 use super::{Index, Unused, app, plugin};
 use crate::apps::desktop::id_of;
+use crate::unread::{Unread, UnreadCause};
 use xdg::languages::Languages;
 
 /// How deep directories are followed.
@@ -97,6 +98,27 @@ pub(super) struct Walked<'a> {
     pub(super) left_out: Vec<LeftOut>,
     /// How many files were opened.
     pub(super) opened: usize,
+    /// What was not read because of a failure of the machine.
+    pub(super) failures: Failures,
+}
+
+/// What was not read although there is nothing wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Failures(Vec<(PathBuf, Unread)>);
+
+impl Failures {
+    /// Takes a failure; anything else is a fault of the file.
+    pub(super) fn note(&mut self, path: &Path, unread: &Unread) {
+        if unread.is_failure() {
+            self.0.push((path.to_owned(), unread.clone()));
+        }
+    }
+
+    /// Returns the failure that counts most.
+    pub(super) fn worst(self) -> Option<(PathBuf, Unread)> {
+        let exhausted = self.0.iter().position(|(_, unread)| unread.is_exhaustion());
+        self.0.into_iter().nth(exhausted.unwrap_or(0))
+    }
 }
 
 /// Goes through all directories of `sources`; `start` is the time on the clock of files before anything was looked at.
@@ -107,7 +129,13 @@ pub(super) fn walk<'a>(
     start: u64,
 ) -> Walked<'a> {
     let old = old.map(Old::new).unwrap_or_default();
-    let walked = Walked { items: Vec::new(), inputs: Vec::new(), left_out: Vec::new(), opened: 0 };
+    let walked = Walked {
+        items: Vec::new(),
+        inputs: Vec::new(),
+        left_out: Vec::new(),
+        opened: 0,
+        failures: Failures::default(),
+    };
     let mut gathering = Gathering {
         old: &old,
         look,
@@ -376,15 +404,17 @@ impl<'w, 'a> Gathering<'w, 'a> {
     ) {
         let directory = match OpenDirectory::open(path) {
             Ok(directory) => directory,
-            // It was one a moment ago, or may not be read: it has no files for us.
-            Err(_) => return,
+            Err(error) => return self.unread(path, &error.into()),
         };
         let records = known.into_iter().flat_map(|known| &known.records);
         let records: HashMap<&OsStr, IndexRecord<'a>> = records
             .filter(|(list, _)| *list == place.list)
             .filter_map(|(_, record)| Some((record.path()?.as_os_str(), *record)))
             .collect();
-        let names = self.names_in(&directory);
+        let (names, read) = self.names_in(&directory);
+        if let Err(unread) = read {
+            self.unread(path, &unread);
+        }
         let is_held = self.held < HELD_MAX && names.len() >= HELD_FROM;
         self.held += usize::from(is_held);
         let directory = is_held.then(|| Arc::new(directory));
@@ -421,16 +451,35 @@ impl<'w, 'a> Gathering<'w, 'a> {
         }
     }
 
-    /// Returns the names in a directory with their types, as far as it can be read: sorted, because the same directory gives the same index, whatever order the file system has.
-    fn names_in(&mut self, directory: &OpenDirectory) -> Vec<(CString, u8)> {
+    /// Notes that the directory whose input was added last was not read, or not to its end: its files are not all there are, and nobody takes them for that.
+    fn unread(&mut self, path: &Path, unread: &Unread) {
+        // It was one a moment ago.
+        if unread.cause() == UnreadCause::Itself {
+            return;
+        }
+        if let Some(input) = self.walked.inputs.last_mut() {
+            input.identity = input.identity.unless_read(unread);
+        }
+        self.walked.failures.note(path, unread);
+        self.leave_out(path.to_owned(), Identity::UNWATCHED, &unread.reason);
+    }
+
+    /// Returns the names in a directory with their types, as far as it can be read, and why no further: sorted, because the same directory gives the same index, whatever order the file system has.
+    fn names_in(&mut self, directory: &OpenDirectory) -> (Vec<(CString, u8)>, Result<(), Unread>) {
         self.names.resize(NAMES_LEN, MaybeUninit::uninit());
         let mut names = Vec::new();
         let mut read = || {
             directory.read(&mut self.names, |name| names.push((name.name.to_owned(), name.kind)))
         };
-        while matches!(read(), Ok(true)) {}
+        let end = loop {
+            match read() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error.into()),
+            }
+        };
         names.sort_unstable();
-        names
+        (names, end)
     }
 
     fn leave_out(&mut self, path: PathBuf, identity: Identity, reason: &str) {
