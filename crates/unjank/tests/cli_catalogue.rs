@@ -90,6 +90,56 @@ fn what_a_file_became_when_it_was_edited_in_place_is_found_and_what_it_was_is_no
 }
 
 #[test]
+fn a_file_that_becomes_part_of_an_answer_in_its_place_is_found() {
+    // Half of a plugin that is being copied, and a desktop file that is being written.
+    let home = Home::new();
+    let plugin = fs::read(home.path("plugins/kf5/one.so")).unwrap();
+    let late = home.path("plugins/kf5/late.so");
+    fs::write(&late, &plugin[..plugin.len() / 2]).unwrap();
+    home.app("reader", "MimeType=text/plain;\n");
+    let reader = home.path("data/applications/reader.desktop");
+    let whole = fs::read(&reader).unwrap();
+    fs::write(&reader, "half").unwrap();
+    let list = "[Default Applications]\ntext/plain=reader.desktop\n[Added Associations]\nimage/png=reader.desktop\n";
+    fs::write(home.path("config/mimeapps.list"), list).unwrap();
+    sys::file_clock::wait_until_later();
+    home.said(0, &["plugins", "index"]);
+    let questions: [(&[&str], &str); 5] = [
+        (&["plugins", "find", "--namespace", "kf5"], "late.so"),
+        (&["plugins", "find", "--id", "one"], "late.so"),
+        (&["apps", "default", "text/plain"], "reader"),
+        (&["apps", "for", "image/png"], "reader"),
+        (&["apps", "explain", "text/plain"], "reader.desktop opens"),
+    ];
+    for (words, expected) in questions {
+        overwrite(&late, |_| plugin[..plugin.len() / 2].to_vec());
+        overwrite(&reader, |_| b"half".to_vec());
+        home.said(0, &["plugins", "index", "--full"]);
+        home.said(0, &["plugins", "index", "--check"]);
+        assert!(!home.said(0, words).contains(expected), "{words:?}");
+        overwrite(&late, |_| plugin.clone());
+        overwrite(&reader, |_| whole.clone());
+        let said = home.said(0, words);
+        assert!(said.contains(expected), "{words:?}: {said}");
+    }
+    // A plugin that came to have what others have: found with them, whatever it is found by.
+    let questions: [(&[&str], &str, &str); 3] = [
+        (&["plugins", "find", "--id", "one"], "one", "two"),
+        (&["plugins", "find", "--interface", "org.example.I"], "org.example.I", "org.example.J"),
+        (&["plugins", "show", "one"], "one", "two"),
+    ];
+    let first = home.path("plugins/first.so");
+    for (words, wanted, other) in questions {
+        fs::write(&first, replaced(&plugin, wanted, other)).unwrap();
+        home.said(0, &["plugins", "index"]);
+        assert!(!home.said(0, words).contains("first.so"), "{words:?}");
+        overwrite(&first, |_| plugin.clone());
+        let said = home.said(0, words);
+        assert!(said.contains("first.so"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn check_reads_every_sum_and_every_file() {
     let home = Home::new();
     let index = index_of(&home);

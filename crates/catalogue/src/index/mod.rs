@@ -204,26 +204,37 @@ impl Index {
         input::changed(input::up_to(inputs, found))
     }
 
-    /// Returns the first file whose record was read from this index and that is no longer what it was: it was overwritten in place.
+    /// Returns the first file that is no longer what it was, of those whose records were read from this index: it was overwritten in place. So may a file without a record have been, which could be part of the answer now: those of the same kind are looked at too.
     ///
-    /// One system call for each record; who is about to use an answer asks this first.
+    /// One system call for each; who is about to use an answer asks this first.
+    /// It is enough for what is found by the names of files: applications by their identifiers, the plugins of a namespace. Whatever is found by what is in the files, another file may have come to have: that depends on all of them ([`Basis`](query::Basis)).
     #[must_use]
     pub fn overwritten(&self) -> Option<&Path> {
         let bytes = self.bytes.slice();
-        let read = RecordList::ALL.into_iter().flat_map(|list| {
+        let is_read = |list: RecordList| self.sections.records_read(list).next().is_some();
+        let is_any_read = RecordList::ALL.into_iter().any(is_read);
+        let lists = RecordList::ALL.into_iter().filter(|list| !is_any_read || is_read(*list));
+        let changed = |list: RecordList| {
             let numbers = self.sections.records_read(list);
-            numbers.filter_map(move |number| self.sections.record(bytes, list, number))
-        });
-        first_changed(read.filter_map(|record| Some((record.path()?, record.identity()?))))
+            let read = numbers.filter_map(|number| self.sections.record(bytes, list, number));
+            let read = read.filter_map(|record| Some((record.path()?, record.identity()?)));
+            first_changed(read.chain(self.unused_of(list)))
+        };
+        lists.into_iter().find_map(changed)
     }
 
-    /// Returns the first file of a list that is no longer what it was, also of those without a record: what an answer rests on that names all files, or says that there is none.
+    /// Returns the first file of a list that is no longer what it was, also of those without a record: what an answer rests on that names all files, or says that there is none, or is found by what is in files.
     fn overwritten_any(&self, list: RecordList) -> Option<&Path> {
-        let unused = self.unused().filter(|unused| unused.identity != Identity::UNWATCHED);
-        let unused = unused.map(|unused| (unused.path, unused.identity));
         let all = self.records(list);
         let all = all.filter_map(|record| Some((record.path()?, record.identity()?)));
-        first_changed(all.chain(unused))
+        first_changed(all.chain(self.unused_of(list)))
+    }
+
+    /// Returns the files without a record that would be in a list if they had one.
+    fn unused_of(&self, list: RecordList) -> impl Iterator<Item = (&Path, Identity)> {
+        let unused = self.unused().filter(|unused| unused.identity != Identity::UNWATCHED);
+        let unused = unused.filter(move |unused| list.may_have(unused.path));
+        unused.map(|unused| (unused.path, unused.identity))
     }
 
     /// Returns a file that was overwritten in place, of all that the index knows.

@@ -24,9 +24,9 @@ pub struct QuestionAnswer<T> {
 /// On which files an answer rests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Basis {
-    /// On those whose records were read for it.
+    /// On those whose records were read for it, and on those that have no record: something that is found by the names of files, as an application by its identifier.
     FilesRead,
-    /// On all plugins: a list, a search, or that there is none.
+    /// On all plugins: a list, a search by what is in them, or that there is none.
     Plugins,
     /// On all applications.
     Applications,
@@ -68,8 +68,9 @@ impl Location {
         };
         for _ in 0..TRIES {
             let answer = question(&index);
+            let is_current = answer.overwritten(&index).is_none();
             was_damaged |= index.is_damaged();
-            if !index.is_damaged() && answer.overwritten(&index).is_none() {
+            if !index.is_damaged() && is_current {
                 return Ok(IndexAnswer { value: answer.value, was_damaged });
             }
             index = self.made(disk, CheckDepth::Files, &mut was_damaged)?;

@@ -4,6 +4,8 @@
 //! records it read are still the ones that were read.
 
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,6 +25,17 @@ pub(super) enum RecordList {
 
 impl RecordList {
     pub(super) const ALL: [RecordList; 2] = [RecordList::Plugins, RecordList::Apps];
+
+    /// Returns whether a file of this name can be in the list.
+    pub(super) fn may_have(self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        match self {
+            RecordList::Plugins => {
+                name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.")
+            }
+            RecordList::Apps => name.ends_with(b".desktop"),
+        }
+    }
 
     /// Returns the section with the ends of the records, and the one with the records.
     pub(super) fn sections(self) -> (Section, Section) {

@@ -248,8 +248,7 @@ impl DirectoryVisit<'_> {
         if self.list == RecordList::Apps {
             return id_of(&self.below.join(name));
         }
-        let name = name.to_str()?;
-        let is_plugin = name.ends_with(".so") || name.contains(".so.");
+        let is_plugin = name.to_str().is_some() && self.list.may_have(Path::new(name));
         is_plugin.then(|| self.below.to_string_lossy().into_owned())
     }
 

@@ -93,11 +93,11 @@ fn time(what: &str, value: &str, rounds: &str) -> Result<(), Box<dyn Error>> {
     let openers = Openers::new(&index, &location.sources().places.path);
     let found = question.ask(&index, &openers, value);
     // As in a program, the sources of an answer are checked before it is used.
-    if index.is_damaged() {
-        return Err("the index is damaged".into());
-    }
     if let Some(path) = index.overwritten() {
         return Err(format!("{} changed", path.display()).into());
+    }
+    if index.is_damaged() {
+        return Err("the index is damaged".into());
     }
     let first = clock.monotonic().saturating_sub(start).as_nanos();
     writeln!(out, "{first} {found}")?;

@@ -188,10 +188,10 @@ impl Command {
                 |index, _| {
                     let value = print(&selection, by.find(index));
                     let is_found = matches!(value, Ok((_, Verdict::Yes)));
-                    QuestionAnswer {
-                        value,
-                        basis: if is_found { Basis::FilesRead } else { Basis::Plugins },
-                    }
+                    // A plugin cannot come into a directory without a change of it; whatever else it is found by is in its file.
+                    let by_directory = is_found && by.namespace.is_some();
+                    let basis = if by_directory { Basis::FilesRead } else { Basis::Plugins };
+                    QuestionAnswer { value, basis }
                 },
             )?,
             Command::Show { plugin, json, question } => show(&question, &plugin, json),
@@ -247,8 +247,8 @@ fn show(question: &Question, plugin: &str, as_json: bool) -> Output {
             |index| index.stale_plugin(plugin),
             |index, _| {
                 let value = index.plugin(plugin).and_then(|record| Some(record.path()?.to_owned()));
-                let basis = if value.is_some() { Basis::FilesRead } else { Basis::Plugins };
-                QuestionAnswer { value, basis }
+                // Any other plugin may have come to have this identifier.
+                QuestionAnswer { value, basis: Basis::Plugins }
             },
         )?;
         found.ok_or_else(|| {
