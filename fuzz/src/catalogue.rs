@@ -65,16 +65,16 @@ pub fn desktop_file(data: &[u8]) {
 
 /// A list of associations, and the choice of a default in it.
 pub fn mimeapps_list(data: &[u8]) {
-    let Ok(text) = str::from_utf8(data) else { return };
     for group in ["Default Applications", "Added Associations", "MIME Cache"] {
-        for entry in entries::group(text, group) {
+        for entry in entries::group(data, group).into_iter().flatten() {
             let _ = entry.list().count();
         }
     }
     let Ok(chosen) = choose::set_default(data, "text/x-chosen", "chosen.desktop") else { return };
-    let text = str::from_utf8(&chosen).expect("it was text before");
-    let defaults = entries::group(text, "Default Applications");
+    let defaults = entries::group(&chosen, "Default Applications");
+    let defaults = defaults.expect("it was a key file before").into_iter();
     let of_type: Vec<_> = defaults.filter(|entry| entry.key == "text/x-chosen").collect();
+    let text = String::from_utf8_lossy(&chosen);
     assert!(of_type.iter().any(|entry| entry.raw.trim_end() == "chosen.desktop"), "{text:?}");
     let again = choose::set_default(&chosen, "text/x-chosen", "chosen.desktop");
     // A carriage return at the end of the text, or before a zero, which ends a line for GLib, ends a line only the second time.

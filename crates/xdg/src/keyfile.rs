@@ -334,17 +334,22 @@ impl Line {
 }
 
 /// Returns what stands between `[` and the first `]` if only blanks follow it.
-fn group_of_line(text: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn group_of_line(text: &[u8]) -> Option<&[u8]> {
     let inside = text.strip_prefix(b"[")?;
     let end = inside.iter().position(|&b| b == b']')?;
     inside[end + 1..].iter().all(|&b| b == b' ' || b == b'\t').then_some(&inside[..end])
 }
 
-fn is_group_name(name: &str) -> bool {
+/// Returns whether a group may have this name.
+#[must_use]
+pub fn is_group_name(name: &str) -> bool {
     !name.is_empty() && !name.bytes().any(|b| b == b'[' || b == b']' || b.is_ascii_control())
 }
 
-fn is_key_name(name: &str) -> bool {
+/// Returns whether a key may have this name, with its locale in brackets if there is one.
+#[must_use]
+pub fn is_key_name(name: &str) -> bool {
     let end = name.find(['=', '[', ']']).unwrap_or(name.len());
     let (base, rest) = name.split_at(end);
     if base.is_empty() || base.starts_with(' ') || base.ends_with(' ') {

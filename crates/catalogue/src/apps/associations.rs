@@ -263,13 +263,15 @@ impl Reading<'_> {
             Ok(None) => return,
             Err(unread) => return self.all.unusable.push((path, unread)),
         };
-        let Ok(text) = str::from_utf8(&bytes) else {
-            return self.all.unusable.push((path, Unread::contents("not UTF-8 text")));
+        let read = groups.iter().map(|(group, _)| entries::last_of_each(&bytes, group));
+        let read: Vec<_> = match read.collect::<Result<_, _>>() {
+            Ok(read) => read,
+            Err(stray) => return self.all.unusable.push((path, Unread::contents(stray))),
         };
         let file = u32::try_from(self.all.files.len()).unwrap_or(u32::MAX);
         self.all.files.push(path);
-        for (group, reason) in groups {
-            for entry in entries::last_of_each(text, group) {
+        for ((_, reason), entries) in groups.iter().zip(read) {
+            for entry in entries {
                 let mime_type = self.types.canonical(entry.key);
                 let claims = self.all.by_type.entry(mime_type.to_owned()).or_default();
                 for id in entry.list() {

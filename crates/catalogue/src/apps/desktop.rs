@@ -6,7 +6,7 @@ use std::path::Path;
 
 use xdg::languages::Languages;
 
-use super::entries::{self, KeyFileEntry, KeyFileLine};
+use super::entries::{self, KeyFileEntry, KeyFileLine, StrayLine};
 
 /// The group with the application itself.
 const MAIN: &str = "Desktop Entry";
@@ -90,11 +90,11 @@ impl<'a> Group<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesktopError {
-    /// It is not UTF-8 text.
-    #[error("not UTF-8 text")]
-    NotText,
-    /// It has no `[Desktop Entry]`.
-    #[error("no [Desktop Entry] group")]
+    /// It is no key file.
+    #[error(transparent)]
+    NotKeyFile(#[from] StrayLine),
+    /// Its first group is not `[Desktop Entry]`.
+    #[error("no [Desktop Entry] group at its beginning")]
     NoEntry,
 }
 
@@ -103,7 +103,7 @@ impl<'a> DesktopFile<'a> {
     ///
     /// # Errors
     ///
-    /// It is not text, or has no main group.
+    /// It is no key file, or does not begin with the main group.
     pub fn parse(bytes: &'a [u8]) -> Result<DesktopFile<'a>, DesktopError> {
         DesktopFile::parse_where(bytes, |_| true)
     }
@@ -124,12 +124,11 @@ impl<'a> DesktopFile<'a> {
         bytes: &'a [u8],
         is_wanted: impl Fn(&str) -> bool,
     ) -> Result<DesktopFile<'a>, DesktopError> {
-        let text = str::from_utf8(bytes).map_err(|_| DesktopError::NotText)?;
         let mut groups: Vec<Group<'a>> = Vec::new();
         let mut by_name = HashMap::new();
         let mut current = None;
-        for line in entries::lines(text) {
-            match line {
+        for line in entries::lines(bytes) {
+            match line? {
                 KeyFileLine::Group(name) => {
                     let at = *by_name.entry(name).or_insert(groups.len());
                     if at == groups.len() {
@@ -146,11 +145,10 @@ impl<'a> DesktopFile<'a> {
                 KeyFileLine::Entry(_) => {}
             }
         }
-        let file = DesktopFile { groups, by_name };
-        if file.group(MAIN).is_none() {
+        if groups.first().is_none_or(|group| group.name != MAIN) {
             return Err(DesktopError::NoEntry);
         }
-        Ok(file)
+        Ok(DesktopFile { groups, by_name })
     }
 
     /// Returns the groups in the order of the file.
@@ -232,8 +230,12 @@ mod tests {
 
     #[test]
     fn what_is_no_desktop_file_is_refused() {
-        assert_eq!(DesktopFile::parse(b"\xff").unwrap_err(), DesktopError::NotText);
-        assert_eq!(DesktopFile::parse(b"Name=x\n[Other]\n").unwrap_err(), DesktopError::NoEntry);
+        let error = |bytes: &'static [u8]| DesktopFile::parse(bytes).unwrap_err();
+        assert_eq!(error(b"\xff"), DesktopError::NotKeyFile(StrayLine(1)));
+        assert_eq!(error(b"[Desktop Entry]\nName=x\nstray\n"), StrayLine(3).into());
+        assert_eq!(error(b"[Other]\nName=x\n"), DesktopError::NoEntry);
+        assert_eq!(error(b"[Other]\n[Desktop Entry]\nName=x\n"), DesktopError::NoEntry);
+        assert_eq!(error(b""), DesktopError::NoEntry);
     }
 
     #[test]

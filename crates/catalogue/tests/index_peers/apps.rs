@@ -284,6 +284,89 @@ fn defaults_are_those_of_glib_on_made_up_machines() {
     );
 }
 
+/// Lists with bytes that are no text, and with lines that are none of a key file's.
+const LISTS: [&[u8]; 20] = [
+    b"[Default Applications]\ntext/x-a=b.desktop\n",
+    b"\xef\xbb\xbf[Default Applications]\ntext/x-a=b.desktop\n",
+    b"\xef\xbb\xbf# c\n[Default Applications]\ntext/x-a=b.desktop\n",
+    b"# \xe9\n[Default Applications]\ntext/x-a=b.desktop\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\ngarbage line\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\n=1\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\ntext/x-z=\xe9\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\ntext/x-a=\xe9\n",
+    b"[Default Applications]\ntext/x-a=\xe9.desktop;b.desktop;\n",
+    b"text/x-z=1\n[Default Applications]\ntext/x-a=b.desktop\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\na[de=1\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\na[\xe9]=1\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\n\xe9[de]=1\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\n[B] x\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\n[]\n",
+    b"[\xe9]\n[Default Applications]\ntext/x-a=b.desktop\n",
+    b"[Default Applications]\ntext/x-a=b.desktop\ngar\0bage=\n",
+    b"[Default Applications]\n\n\x0b\n\t\ntext/x-a = b.desktop\n",
+    b"[Default Applications]\r\n \r\n  text/x-a = b.desktop\r\n",
+    b"[Default Applications]\ntext/x-a=b.desktop",
+];
+
+/// What is put into a desktop file.
+const DESKTOP_LINES: [&[u8]; 14] = [
+    b"",
+    b"garbage line\n",
+    b"Name[fr]=caf\xe9\n",
+    b"Comment=caf\xe9\n",
+    b"# \xe9\n",
+    b"Name=caf\xe9\n",
+    b"Exec=sh caf\xe9\n",
+    b"TryExec=caf\xe9\n",
+    b"Path=caf\xe9\n",
+    b"Type=caf\xe9\n",
+    b"NoDisplay=\xe9\n",
+    b"Encoding=Legacy\n",
+    b"Encoding=UTF-8\n",
+    b"[Other]\nstray\n",
+];
+
+#[test]
+fn what_is_no_key_file_is_none_for_glib_too() {
+    if !has(&["gio"]) {
+        return;
+    }
+    let machine = Machine::own();
+    let root = machine.root.path();
+    fs::create_dir_all(root.join("config")).unwrap();
+    let apps = root.join("data/applications");
+    fs::create_dir_all(&apps).unwrap();
+    let whole = b"[Desktop Entry]\nType=Application\nName=x\nExec=sh\n";
+    fs::write(apps.join("mimeinfo.cache"), "[MIME Cache]\ntext/x-a=a.desktop;\n").unwrap();
+    fs::write(apps.join("a.desktop"), whole).unwrap();
+    let list = root.join("config/mimeapps.list");
+    let compare = |what: &[u8]| {
+        let chosen = machine.with_steps("text/x-a", decided);
+        assert_eq!(chosen, machine.gio("text/x-a"), "{}", what.escape_ascii());
+        chosen
+    };
+    fs::write(apps.join("b.desktop"), whole).unwrap();
+    let mut chosen: Vec<_> = LISTS
+        .iter()
+        .map(|text| {
+            fs::write(&list, text).unwrap();
+            compare(text)
+        })
+        .collect();
+    fs::write(&list, LISTS[0]).unwrap();
+    let mut files: Vec<Vec<u8>> =
+        DESKTOP_LINES.iter().map(|line| [&whole[..], line].concat()).collect();
+    files.push([b"[Other]\nx=1\n", &whole[..]].concat());
+    files.push([b"# caf\xe9\n", &whole[..]].concat());
+    chosen.extend(files.iter().map(|text| {
+        fs::write(apps.join("b.desktop"), text).unwrap();
+        compare(text)
+    }));
+    for id in ["a.desktop", "b.desktop"] {
+        assert!(chosen.iter().flatten().any(|chosen| chosen == id), "some choose {id}");
+    }
+}
+
 #[test]
 fn a_deleted_application_is_no_default() {
     // GLib 2.74 takes it: the check is missing in its search for defaults. The specification says that it is as if it were not there.
