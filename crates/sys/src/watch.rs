@@ -77,7 +77,9 @@ impl DirectoryWatch {
         let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
         let own = inotify::add_watch(&watch, &path, wanted)?;
         // A parent that may not be watched is not; then only the end of the directory goes unnoticed.
-        let _ = inotify::add_watch(&watch, format!("{path}/.."), WatchFlags::DELETE);
+        // The root is its own parent: what is watched of it must not become this alone.
+        let deleted = WatchFlags::DELETE | WatchFlags::MASK_ADD;
+        let _ = inotify::add_watch(&watch, format!("{path}/.."), deleted);
         Ok(DirectoryWatch { inotify: watch, own })
     }
 

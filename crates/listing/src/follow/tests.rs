@@ -262,3 +262,30 @@ fn a_name_that_was_listed_twice_is_removed_once() {
     assert_eq!((known.find(c"a"), known.ids().count()), (None, 1));
     drop(here);
 }
+
+#[test]
+fn the_root_is_followed_as_any_directory() {
+    let Ok(dir) = tempfile::Builder::new().prefix(".unjank-test-").tempdir_in("/") else {
+        eprintln!("SKIPPED: nothing can be made in the root directory");
+        return;
+    };
+    let mut listing = Listing::in_process(&ListingRequest::of(Path::new("/")).followed()).unwrap();
+    listing.finish().unwrap();
+    let new = tempfile::Builder::new().prefix(".unjank-test-").tempdir_in("/").unwrap();
+    let name = new.path().file_name().unwrap().to_owned();
+    let is_there = |listing: &Listing| {
+        let entries = listing.entries();
+        let of_name = |id: &EntryId| entries.name(*id) == name.as_encoded_bytes();
+        (0..entries.len()).filter(of_name).any(|id| !entries.is_removed(id))
+    };
+    let wait_until = |listing: &mut Listing, wanted: bool| {
+        while is_there(listing) != wanted {
+            let update = listing.next(Some(Duration::from_secs(60))).unwrap();
+            assert!(update.is_some(), "changes arrive");
+        }
+    };
+    wait_until(&mut listing, true);
+    drop(new);
+    wait_until(&mut listing, false);
+    drop(dir);
+}
