@@ -98,7 +98,14 @@ impl Scan<'_> {
                     self.without_repeats(&mut repeats, &mut rows, &mut inodes, before, total)?;
                 repeated = if rows.len() > before { 0 } else { repeated + again };
             }
-            let more = matches!(read, Ok(true));
+            // Whoever asked takes no more names than it allows: one more, and this would be no lister to be trusted.
+            let room = index(self.request.limits.entries.saturating_sub(total));
+            let is_cut = rows.len() > room;
+            if is_cut {
+                rows.retain_from(room, |_, _, _| false);
+                inodes.truncate(room);
+            }
+            let more = matches!(read, Ok(true)) && !is_cut;
             let late = self.clock.monotonic().saturating_sub(since) >= patience;
             if !rows.is_empty() && (!more || late || rows.len() >= target) {
                 let inodes = std::mem::take(&mut inodes);
@@ -111,9 +118,7 @@ impl Scan<'_> {
                 patience = patience.saturating_mul(2).min(Duration::from_millis(100));
             }
             match read {
-                Ok(true) if total >= self.request.limits.entries => {
-                    break Some((ListingStep::TooLarge, 0));
-                }
+                _ if is_cut => break Some((ListingStep::TooLarge, 0)),
                 Ok(true) if repeated > REPEATED.max(2 * index(total)) => {
                     break Some((ListingStep::Repeats, 0));
                 }

@@ -46,6 +46,23 @@ fn a_missing_directory_is_told_with_its_path() {
     assert_eq!(failures[0].error().kind(), std::io::ErrorKind::NotFound);
 }
 
+#[test]
+fn more_names_than_allowed_are_told_and_no_fault_of_who_lists() {
+    for (count, limit) in [(1000, 100), (101, 100), (100, 100), (70, 65), (70, 64), (3, 0)] {
+        let dir = tree(count);
+        let mut request = ListingRequest::of(dir.path());
+        request.limits.entries = limit;
+        let mut listing = Listing::in_process(&request).unwrap();
+        let failures = listing.finish().unwrap();
+        let steps: Vec<ListingStep> = failures.iter().map(|failure| failure.step).collect();
+        let is_more = usize::try_from(limit).unwrap() < count;
+        let expected = if is_more { vec![ListingStep::TooLarge] } else { vec![] };
+        assert_eq!(steps, expected, "{count} names, {limit} allowed");
+        assert_eq!(listing.len(), limit.min(count.try_into().unwrap()));
+        assert!((0..listing.len()).all(|id| listing.attributes(id).is_some()));
+    }
+}
+
 /// A directory on a file system in memory, which gives a name that was made again a second time.
 fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
