@@ -163,9 +163,13 @@ impl Template {
                     writer.name(dot.map_or(b"", |at| &name[at + 1..]), out);
                 }
                 (Part::Kind, _) => out.extend_from_slice(word(entry.kind).as_bytes()),
-                (Part::Target, _) => {
-                    writer.name(group.link(entry).map_or(b"", |link| &link.target), out);
-                }
+                (Part::Target, _) => match group.link(entry) {
+                    Some(link) => writer.name(&link.target, out),
+                    None if entry.known == Known::Failed || entry.kind == EntryKind::Link => {
+                        out.push(b'?');
+                    }
+                    None => {}
+                },
                 (_, None) => out.push(b'?'),
                 (part, Some(known)) => writer.attribute(part, known, out),
             }
