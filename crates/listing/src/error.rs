@@ -100,10 +100,20 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns the error as the system would.
+    /// Returns the error as the system would; where the system has reported none, what the step means.
     #[must_use]
     pub fn error(&self) -> io::Error {
-        io::Error::from_raw_os_error(self.number)
+        match self.step.meaning() {
+            Some(meaning) if self.number == 0 => io::Error::other(meaning),
+            _ if self.is_remark() => io::Error::other(REMARK),
+            _ => io::Error::from_raw_os_error(self.number),
+        }
+    }
+
+    /// Returns whether the listing goes on as if nothing had been said: the directory is followed, but what changes in it without this kernel is not noticed.
+    #[must_use]
+    pub fn is_remark(&self) -> bool {
+        self.step == ListingStep::Follow && self.number == NOT_SUPPORTED
     }
 }
 
@@ -129,7 +139,25 @@ pub enum ListingStep {
     Busy = 8,
 }
 
+/// EOPNOTSUPP.
+pub(super) const NOT_SUPPORTED: i32 = 95;
+/// What it means that a file system that changes without this kernel is followed.
+const REMARK: &str = "only changes made through this computer's file system are reported";
+
 impl ListingStep {
+    /// Returns what it means where the system has reported no error.
+    fn meaning(self) -> Option<&'static str> {
+        match self {
+            ListingStep::Open | ListingStep::Read => None,
+            ListingStep::Repeats => Some("it returns the same names again and again"),
+            ListingStep::TooLarge => Some("it has more names than the limit allows"),
+            ListingStep::Follow => Some("its changes are not reported any more"),
+            ListingStep::Gone => Some("it was removed, moved or unmounted"),
+            ListingStep::Refused => Some("the daemon does not serve this caller"),
+            ListingStep::Busy => Some("the daemon serves as much as it may already"),
+        }
+    }
+
     pub(super) fn from_number(number: u32) -> Option<ListingStep> {
         let all = [
             ListingStep::Open,

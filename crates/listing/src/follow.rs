@@ -20,8 +20,8 @@ use sys::watch::{DirectoryChange, DirectoryWatch, Ready, WatchScope};
 use super::attributes::Reader;
 use super::connection::Connection;
 use super::entry::{EntryId, EntryKind};
-use super::error::{Failure, ListingStep};
-use super::record::{FORMAT, NameRows, failure, removed};
+use super::error::{Failure, ListingStep, NOT_SUPPORTED};
+use super::record::{FORMAT, NameRows, checked, failure, removed};
 use super::request::ListingRequest;
 use super::scan::{Names, give};
 use sys::clock::Clock;
@@ -44,8 +44,6 @@ const REMOTE: [u64; 8] = [
     0x5346_414f, // AFS
     0x9fa0,      // /proc
 ];
-/// EOPNOTSUPP.
-const NOT_SUPPORTED: i32 = 95;
 
 /// Begins to watch a directory; tells the client if it cannot be watched.
 ///

@@ -129,6 +129,10 @@ impl Followed {
             match update {
                 Update::Failed(failure) => {
                     let path = self.path.as_os_str().as_bytes();
+                    if failure.is_remark() {
+                        printer.warn("follow", path, &failure.error());
+                        continue;
+                    }
                     printer.error("follow", path, &failure.error(), TroubleLevel::Serious);
                     self.is_over = true;
                 }

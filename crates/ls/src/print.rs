@@ -310,7 +310,6 @@ impl<'a> Printer<'a> {
     }
 
     /// Tells of something that went wrong: `cannot <what> <path>: <error>`.
-    #[expect(clippy::disallowed_methods, reason = "names are quoted as GNU ls does")]
     pub(super) fn error(
         &mut self,
         what: &'static str,
@@ -319,12 +318,24 @@ impl<'a> Printer<'a> {
         trouble: TroubleLevel,
     ) {
         self.trouble = self.trouble.max(trouble);
+        let why = self.tell("cannot", what, path, error);
+        self.errors.push((what, path.to_vec(), why));
+    }
+
+    /// Tells of something that is not all that was wanted, and no error: `cannot fully <what> <path>: <error>`.
+    pub(super) fn warn(&mut self, what: &'static str, path: &[u8], error: &io::Error) {
+        self.tell("cannot fully", what, path, error);
+    }
+
+    /// Writes a line on stderr, and returns why.
+    #[expect(clippy::disallowed_methods, reason = "names are quoted as GNU ls does")]
+    fn tell(&mut self, how: &str, what: &str, path: &[u8], error: &io::Error) -> String {
         // What was printed before comes before it on a terminal too; an error of that is met again at the end.
         if self.document.is_none() {
             let _ = self.flush_at(0);
         }
         let why = said(error);
-        let mut line = format!("unjank: cannot {what} ").into_bytes();
+        let mut line = format!("unjank: {how} {what} ").into_bytes();
         let quoting = Quoting {
             style: Style::ShellEscapeAlways,
             unprintable: Unprintable::QuestionMark,
@@ -335,7 +346,7 @@ impl<'a> Printer<'a> {
         line.extend_from_slice(format!(": {why}\n").as_bytes());
         // Nobody is left to be told when stderr itself is gone.
         let _ = io::stderr().lock().write_all(&line);
-        self.errors.push((what, path.to_vec(), why));
+        why
     }
 
     /// Writes everything that is left and returns how far errors reached.
