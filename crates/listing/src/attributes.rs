@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::details::{Types, details};
 use super::entry::{Attributes, EntryId, EntryKind, FileTime};
 use super::fields::AttributeSet;
+use super::follow::{self, Follower};
 use super::intern::Strings;
 use super::record::{self, AttributeRows, FORMAT, OwnerKind};
 use super::scan::Names;
@@ -31,6 +32,8 @@ const SLOW: Duration = Duration::from_micros(25);
 const ENOUGH: u32 = 32;
 /// It waits for at least one in so many entries: a block of ext4 has 16 inodes.
 const WAITS: u32 = 16;
+/// So many wanted entries are looked at and told together while a directory is followed.
+const WANTED_PART: usize = 64;
 /// No part of a slow file system has more entries.
 const SLOW_PART: u32 = 1024;
 
@@ -52,6 +55,8 @@ struct State {
     next: (usize, u32),
     part: u32,
     wanted: VecDeque<Task>,
+    /// How often it was asked whether anything has changed.
+    checks: u32,
     /// Whether reading takes long, so that more threads help.
     slow: bool,
     /// Whether all names are there.
@@ -69,6 +74,8 @@ enum Task {
     List(Vec<EntryId>),
     /// The details of these.
     Details(Vec<EntryId>),
+    /// Whatever has changed.
+    Check,
 }
 
 impl Work {
@@ -102,6 +109,12 @@ impl Work {
         self.changed.notify_all();
     }
 
+    /// Whether somebody reads all that was wanted, or has read it.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.state().wanted.is_empty()
+    }
+
     /// Lets all threads end.
     pub(super) fn end(&self) {
         self.state().over = true;
@@ -117,6 +130,14 @@ impl Work {
     /// Puts the details of entries before all others.
     pub(super) fn ask(&self, ids: Vec<EntryId>) {
         self.state().wanted.push_back(Task::Details(ids));
+        self.changed.notify_all();
+    }
+
+    /// Has it told what has changed by then, and that it was told, once everything was read.
+    pub(super) fn check(&self) {
+        let mut state = self.state();
+        state.checks = state.checks.saturating_add(1);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -157,6 +178,10 @@ impl Work {
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
+            }
+            if phase == Phase::Wanted && state.checks > 0 {
+                state.checks -= 1;
+                return Some(Task::Check);
             }
             if let Some(task) = state.wanted.pop_front() {
                 return Some(task);
@@ -238,21 +263,52 @@ impl Reader<'_> {
     pub(super) fn run(&self, phase: Phase) -> io::Result<()> {
         let mut gathered = self.gather();
         while let Some(task) = self.work.next(phase) {
+            self.perform(task, &mut gathered)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is wanted after everything was read once, beside one who tells changes.
+    ///
+    /// # Errors
+    ///
+    /// The client is gone.
+    pub(super) fn run_beside(&self, follower: &Mutex<Follower<'_>>) -> io::Result<()> {
+        let mut gathered = self.gather();
+        while let Some(task) = self.work.next(Phase::Wanted) {
             match task {
-                Task::Range(names, range) => self.range(&names, range, &mut gathered)?,
+                // What is told later was seen later: neither looks while the other has not told yet.
                 Task::List(ids) => {
-                    self.each(&ids, |id, name, kind| self.read(id, name, kind, &mut gathered))?;
-                    self.send(&mut gathered)?;
+                    for part in ids.chunks(WANTED_PART) {
+                        let _alone = follow::alone(follower);
+                        self.list(part, &mut gathered)?;
+                    }
                 }
-                Task::Details(ids) => self.each(&ids, |id, name, kind| {
-                    let found = details(self.directory, self.types, id, name, kind);
-                    let mut builder = StreamBuilder::new(FORMAT);
-                    record::details(&found, &mut builder)?;
-                    self.connection.send(&builder)
-                })?,
+                Task::Check => follow::alone(follower).check()?,
+                task => self.perform(task, &mut gathered)?,
             }
         }
         Ok(())
+    }
+
+    fn perform(&self, task: Task, gathered: &mut Gathered) -> io::Result<()> {
+        match task {
+            Task::Range(names, range) => self.range(&names, range, gathered),
+            Task::List(ids) => self.list(&ids, gathered),
+            Task::Details(ids) => self.each(&ids, |id, name, kind| {
+                let found = details(self.directory, self.types, id, name, kind);
+                let mut builder = StreamBuilder::new(FORMAT);
+                record::details(&found, &mut builder)?;
+                self.connection.send(&builder)
+            }),
+            // Nobody follows: what has changed is not known, and who asks is not answered.
+            Task::Check => Ok(()),
+        }
+    }
+
+    fn list(&self, ids: &[EntryId], gathered: &mut Gathered) -> io::Result<()> {
+        self.each(ids, |id, name, kind| self.read(id, name, kind, gathered))?;
+        self.send(gathered)
     }
 
     fn range(

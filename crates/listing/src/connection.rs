@@ -163,6 +163,17 @@ impl Connection {
         self.send_ids(tag::ASK_DETAILS, ids)
     }
 
+    /// Asks one who follows to tell what has changed by now, and then that it did: [`StreamMark::Checked`](super::StreamMark::Checked). Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::want`].
+    pub fn check(&self) -> io::Result<()> {
+        let mut builder = StreamBuilder::new(FORMAT);
+        builder.record(tag::CHECK, |_| {})?;
+        socket::send(&self.0, builder.bytes(), None, Full::Fail)
+    }
+
     fn send_ids(&self, tag: u32, ids: &[EntryId]) -> io::Result<()> {
         for ids in ids.chunks(1024) {
             let mut builder = StreamBuilder::new(FORMAT);

@@ -3,18 +3,18 @@
 //! What the kernel says of a change is not believed beyond the name: by the time it is read, the file may be another one. So nothing depends on the
 //! order of events, and the last look at a name is always after its last change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use store::stream::StreamBuilder;
-use sys::dir::{OpenDirectory, StatxFlags, is_vanished};
+use sys::dir::{FileName, OpenDirectory, StatxFlags, is_vanished};
 use sys::watch::{DirectoryChange, DirectoryWatch, Ready, WatchScope};
 
 use super::attributes::Reader;
@@ -32,6 +32,11 @@ const SHORTEST: Duration = Duration::from_millis(8);
 const LONGEST: Duration = Duration::from_millis(128);
 /// How far the clock of a file system may be behind ours.
 const CLOCKS_APART: Duration = Duration::from_secs(10);
+
+/// What was missed because there was too much is looked for again after this time where the names cannot be read …
+const AGAIN: Duration = Duration::from_secs(1);
+/// … and not followed any more after so many times.
+const TRIES: u32 = 3;
 
 /// File systems whose files change without this kernel: only what is changed from here is told.
 const REMOTE: [u64; 8] = [
@@ -88,12 +93,16 @@ fn tell(
 pub(super) struct Follower<'a> {
     reader: Reader<'a>,
     request: &'a ListingRequest,
-    watch: DirectoryWatch,
+    watch: &'a DirectoryWatch,
     known: ClientNames,
     /// The id of the next new name.
     next: EntryId,
     /// Nothing that changed before was missed.
     checked: SystemTime,
+    /// How often what was missed since then could not be found.
+    missed: u32,
+    /// Whether there is more to follow.
+    more: MoreToFollow,
 }
 
 /// Whether there is more to follow.
@@ -104,48 +113,49 @@ enum MoreToFollow {
 }
 
 impl<'a> Follower<'a> {
-    /// Takes what was listed: the names, and how many.
+    /// Begins with a watch that was made before anything was listed, at `checked`.
     pub(super) fn new(
         reader: Reader<'a>,
         request: &'a ListingRequest,
-        (watch, checked): (DirectoryWatch, SystemTime),
-        names: Vec<Arc<Names>>,
-        next: EntryId,
+        watch: &'a DirectoryWatch,
+        checked: SystemTime,
     ) -> Follower<'a> {
-        let known = ClientNames { names, table: None, hasher: RandomState::new() };
-        Follower { reader, request, watch, known, next, checked }
+        let known = ClientNames { names: Vec::new(), table: None, hasher: RandomState::new() };
+        let more = MoreToFollow::More;
+        Follower { reader, request, watch, known, next: 0, checked, missed: 0, more }
     }
 
-    /// Follows until the client or the directory is gone.
+    /// Takes what was listed: the names, and how many.
+    pub(super) fn take(&mut self, names: Vec<Arc<Names>>, next: EntryId) {
+        (self.known.names, self.next) = (names, next);
+    }
+
+    /// Tells what has changed by now, and then that it was told; nothing if nothing is followed any more.
     ///
     /// # Errors
     ///
     /// The client is gone.
-    pub(super) fn run(&mut self) -> io::Result<()> {
-        let mut pause = SHORTEST;
-        loop {
-            let connection = self.reader.connection;
-            match self.watch.wait(connection, None)? {
-                Ready::HungUp => return Ok(()),
-                Ready::Nothing => continue,
-                Ready::Changes => {}
-            }
-            if self.step()? == MoreToFollow::Nothing {
-                return Ok(());
-            }
-            if sys::watch::pause(connection, pause)? == Ready::HungUp {
-                return Ok(());
-            }
-            let goes_on = self.watch.wait(connection, Some(Duration::ZERO))? == Ready::Changes;
-            pause = if goes_on { (pause * 2).min(LONGEST) } else { SHORTEST };
+    pub(super) fn check(&mut self) -> io::Result<()> {
+        if self.step()? == MoreToFollow::Nothing || self.missed > 0 {
+            return Ok(());
         }
+        let mut builder = StreamBuilder::new(FORMAT);
+        checked(&mut builder)?;
+        self.reader.connection.send(&builder)
     }
 
     /// Tells what has become of everything that was touched.
     fn step(&mut self) -> io::Result<MoreToFollow> {
+        if self.more == MoreToFollow::More {
+            self.more = self.look()?;
+        }
+        Ok(self.more)
+    }
+
+    fn look(&mut self) -> io::Result<MoreToFollow> {
         let now = self.reader.clock.now();
         let mut touched = BTreeSet::new();
-        let (mut lost, mut gone, mut beside) = (false, false, false);
+        let (mut lost, mut gone, mut beside) = (self.missed > 0, false, false);
         self.watch.read(|change| match change {
             DirectoryChange::Name(name) => {
                 if !touched.contains(name) {
@@ -161,11 +171,20 @@ impl<'a> Follower<'a> {
         }
         gone |= beside && self.is_removed();
         self.begin()?;
-        if lost {
-            self.compare(&mut touched)?;
+        let compared = if lost { self.compare(&mut touched) } else { Ok(()) };
+        self.missed = if compared.is_err() { self.missed + 1 } else { 0 };
+        if self.missed == 0 {
+            self.checked = now;
         }
-        self.checked = now;
-        let next = self.settle(&touched)?;
+        let mut next = self.settle(&touched)?;
+        if let Err(error) = compared
+            && self.missed >= TRIES
+            && next == MoreToFollow::More
+        {
+            let number = error.raw_os_error().unwrap_or(0);
+            tell(self.reader.connection, self.request, ListingStep::Follow, number)?;
+            next = MoreToFollow::Nothing;
+        }
         if gone {
             tell(self.reader.connection, self.request, ListingStep::Gone, 0)?;
             return Ok(MoreToFollow::Nothing);
@@ -200,22 +219,25 @@ impl<'a> Follower<'a> {
         let mut new = NameRows::default();
         let mut there = Vec::new();
         let first = self.next;
-        for name in touched {
-            let found = self.reader.directory.status(name, StatxFlags::TYPE);
+        let mut is_too_large = false;
+        let found = match self.found(touched) {
+            Ok(found) => found,
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(0);
+                tell(self.reader.connection, self.request, ListingStep::Follow, number)?;
+                return Ok(MoreToFollow::Nothing);
+            }
+        };
+        for (name, found) in touched.iter().zip(found) {
             match (self.known.find(name), found) {
-                (Some(id), Err(error)) if is_vanished(&error) => {
+                (Some(id), None) => {
                     gone.push(id);
                     self.known.forget(name);
                 }
-                (Some(id), _) => there.push((id, name.as_c_str(), EntryKind::Unknown)),
-                // What cannot be looked at now was there when it was touched or is not; the next look tells.
-                (None, Err(_)) => {}
-                (None, Ok(status)) => {
-                    if self.next >= self.request.limits.entries {
-                        tell(self.reader.connection, self.request, ListingStep::TooLarge, 0)?;
-                        return Ok(MoreToFollow::Nothing);
-                    }
-                    let kind = EntryKind::from_mode(status.stx_mode);
+                (Some(id), Some(_)) => there.push((id, name.as_c_str(), EntryKind::Unknown)),
+                (None, None) => {}
+                (None, Some(_)) if self.next >= self.request.limits.entries => is_too_large = true,
+                (None, Some(kind)) => {
                     new.push(name, kind)?;
                     if !self.request.fields.is_empty() {
                         there.push((self.next, name.as_c_str(), kind));
@@ -231,37 +253,82 @@ impl<'a> Follower<'a> {
             self.reader.work.keep(names);
         }
         self.reader.read_all(&there)?;
+        if is_too_large {
+            tell(self.reader.connection, self.request, ListingStep::TooLarge, 0)?;
+            return Ok(MoreToFollow::Nothing);
+        }
         Ok(MoreToFollow::More)
     }
 
+    /// Returns which of these names there are, each with its type: as the files say, else as the directory does, which may be one that can be read and not searched.
+    ///
+    /// # Errors
+    ///
+    /// Neither can be known.
+    fn found(&self, touched: &BTreeSet<CString>) -> io::Result<Vec<Option<EntryKind>>> {
+        let mut found = Vec::with_capacity(touched.len());
+        let mut listed: Option<BTreeMap<CString, EntryKind>> = None;
+        for name in touched {
+            found.push(match self.reader.directory.status(name, StatxFlags::TYPE) {
+                Ok(status) => Some(EntryKind::from_mode(status.stx_mode)),
+                Err(error) if is_vanished(&error) => None,
+                Err(_) => {
+                    let listed = match &mut listed {
+                        Some(listed) => listed,
+                        None => listed.insert(self.listed(touched)?),
+                    };
+                    listed.get(name).copied()
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    /// Returns those of these names that the directory has now, with the types that it tells.
+    fn listed(&self, touched: &BTreeSet<CString>) -> io::Result<BTreeMap<CString, EntryKind>> {
+        let mut listed = BTreeMap::new();
+        let read = self.read_again(|entry| {
+            if touched.contains(entry.name) {
+                listed.insert(entry.name.to_owned(), EntryKind::from_number(entry.kind));
+            }
+        });
+        match read {
+            Err(error) if !is_vanished(&error) => Err(error),
+            _ => Ok(listed),
+        }
+    }
+
     /// Finds what may have changed by reading all names again.
-    fn compare(&mut self, touched: &mut BTreeSet<CString>) -> io::Result<()> {
+    fn compare(&self, touched: &mut BTreeSet<CString>) -> io::Result<()> {
         let since = self.checked.checked_sub(CLOCKS_APART).unwrap_or(UNIX_EPOCH);
         let since = since.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let mut missing: BTreeSet<EntryId> = self.known.ids().collect();
-        let mut buffer = vec![MaybeUninit::uninit(); 256 << 10];
-        // A directory that cannot be read any more keeps what it had; its end is told by the watch.
-        let Ok(directory) = self.reader.directory.again() else { return Ok(()) };
-        loop {
-            let more = directory.read(&mut buffer, |entry| match self.known.find(entry.name) {
-                Some(id) => {
-                    missing.remove(&id);
-                    if self.has_changed(entry.name, since) {
-                        touched.insert(entry.name.to_owned());
-                    }
-                }
-                None => {
+        let read = self.read_again(|entry| match self.known.find(entry.name) {
+            Some(id) => {
+                missing.remove(&id);
+                if self.has_changed(entry.name, since) {
                     touched.insert(entry.name.to_owned());
                 }
-            });
-            match more {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_) => return Ok(()),
             }
+            None => {
+                touched.insert(entry.name.to_owned());
+            }
+        });
+        match read {
+            // One that is no more keeps what it had; its end is told by the watch.
+            Err(error) if is_vanished(&error) => return Ok(()),
+            read => read?,
         }
         touched
             .extend(missing.into_iter().filter_map(|id| self.known.name(id)).map(CStr::to_owned));
+        Ok(())
+    }
+
+    /// Reads all names again.
+    fn read_again(&self, mut each: impl FnMut(FileName<'_>)) -> io::Result<()> {
+        let mut buffer = vec![MaybeUninit::uninit(); 256 << 10];
+        let directory = self.reader.directory.again()?;
+        while directory.read(&mut buffer, &mut each)? {}
         Ok(())
     }
 
@@ -270,6 +337,44 @@ impl<'a> Follower<'a> {
         let Ok(status) = self.reader.directory.status(name, StatxFlags::CTIME) else { return true };
         let tells = status.stx_mask & StatxFlags::CTIME.bits() != 0;
         !tells || u64::try_from(status.stx_ctime.tv_sec).is_ok_and(|changed| changed >= since)
+    }
+}
+
+/// Keeps others from looking at the directory and telling of it.
+pub(super) fn alone<'m, 'a>(follower: &'m Mutex<Follower<'a>>) -> MutexGuard<'m, Follower<'a>> {
+    follower.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Follows until the client or the directory is gone.
+///
+/// # Errors
+///
+/// The client is gone.
+pub(super) fn run(
+    follower: &Mutex<Follower<'_>>,
+    watch: &DirectoryWatch,
+    connection: &Connection,
+) -> io::Result<()> {
+    let mut pause = SHORTEST;
+    let mut patience = None;
+    loop {
+        match watch.wait(connection, patience)? {
+            Ready::HungUp => return Ok(()),
+            Ready::Nothing if patience.is_none() => continue,
+            Ready::Nothing | Ready::Changes => {}
+        }
+        {
+            let mut follower = alone(follower);
+            if follower.step()? == MoreToFollow::Nothing {
+                return Ok(());
+            }
+            patience = (follower.missed > 0).then_some(AGAIN);
+        }
+        if sys::watch::pause(connection, pause)? == Ready::HungUp {
+            return Ok(());
+        }
+        let goes_on = watch.wait(connection, Some(Duration::ZERO))? == Ready::Changes;
+        pause = if goes_on { (pause * 2).min(LONGEST) } else { SHORTEST };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use store::stream::StreamBuilder;
@@ -85,6 +85,7 @@ fn listen(connection: &Connection, work: &Work) {
                 match record.tag {
                     tag::WANT => work.want(wanted_of(record.payload).map_err(invalid)?),
                     tag::ASK_DETAILS => work.ask(wanted_of(record.payload).map_err(invalid)?),
+                    tag::CHECK => work.check(),
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
             }
@@ -133,6 +134,10 @@ fn list(
         strings: &strings,
         types: &types,
     };
+    let followed = watch.as_ref().map(|(watch, since)| {
+        let follower = Follower::new(reader, request, watch, *since);
+        (Mutex::new(follower), watch)
+    });
     thread::scope(|scope| {
         let mut helpers = Vec::new();
         let mut help = || {
@@ -177,11 +182,10 @@ fn list(
         let mut builder = StreamBuilder::new(FORMAT);
         done(given, &mut builder)?;
         connection.send(&builder)?;
-        if let Some(watch) = watch {
-            let mut follower = Follower::new(reader, request, watch, known, given);
-            spawn_scoped(scope, "listing-changes", move || follower.run())?;
-        }
-        reader.run(Phase::Wanted)
+        let Some((follower, watch)) = &followed else { return reader.run(Phase::Wanted) };
+        follow::alone(follower).take(known, given);
+        spawn_scoped(scope, "listing-changes", || follow::run(follower, watch, connection))?;
+        reader.run_beside(follower)
     })
 }
 

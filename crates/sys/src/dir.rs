@@ -54,7 +54,15 @@ impl OpenDirectory {
     /// As `open(2)`.
     pub fn again(&self) -> io::Result<OpenDirectory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        Ok(OpenDirectory(openat(&self.0, c".", flags, Mode::empty())?))
+        let again = match openat(&self.0, c".", flags, Mode::empty()) {
+            // A directory that may be read and not searched has no way to itself but this.
+            Err(Errno::ACCESS) => {
+                let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+                openat(CWD, path, flags, Mode::empty())
+            }
+            other => other,
+        };
+        Ok(OpenDirectory(again?))
     }
 
     /// Reads names with one call of `getdents64` into `buffer` and gives them to `each`, in the file system's order

@@ -233,3 +233,79 @@ fn what_cannot_be_followed_is_said_once() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(errors, "unjank: cannot follow 'nowhere': No such file or directory\n");
 }
+
+#[test]
+fn what_is_followed_only_in_part_goes_on_and_what_is_removed_is_said() {
+    fixture::in_time(|| {
+        let dir = tempfile::tempdir().unwrap();
+        // A file system that changes without the kernel telling of it.
+        let mut child = ls(dir.path(), &["--follow", "-U", "/proc/self/net"]);
+        let mut child = Ends(child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let mut errors = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let remark = errors.next().unwrap().unwrap();
+        let expected = "unjank: cannot fully follow '/proc/self/net': only changes made through this computer's file system are reported";
+        assert_eq!(remark, expected);
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        assert!(lines.next().is_some(), "what is there is told");
+        assert!(child.0.try_wait().unwrap().is_none(), "it goes on");
+        drop(child);
+
+        let gone = dir.path().join("gone");
+        std::fs::create_dir(&gone).unwrap();
+        std::fs::write(gone.join("file"), "").unwrap();
+        let mut child = ls(dir.path(), &["--follow", "gone"]);
+        let mut child = Ends(child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "file");
+        std::fs::remove_dir_all(&gone).unwrap();
+        let errors = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let errors: Vec<String> = errors.map(Result::unwrap).collect();
+        assert_eq!(errors, ["unjank: cannot follow 'gone': it was removed, moved or unmounted"]);
+        assert_eq!(child.0.wait().unwrap().code(), Some(2));
+    });
+}
+
+/// The command as another user.
+fn ls_as_other(dir: &Path, words: &[&str]) -> Command {
+    let ls = ls(dir, words);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(ls.get_program());
+    command.args(ls.get_args()).current_dir(dir).env("LC_ALL", "C.UTF-8");
+    command
+}
+
+#[test]
+fn a_directory_that_may_be_read_and_not_searched_is_followed_and_shown_with_question_marks() {
+    use std::os::unix::fs::PermissionsExt;
+    fixture::in_time(|| {
+        if !rustix::process::geteuid().is_root() || !fixture::has(&["setpriv"]) {
+            return fixture::skip("other users need root and setpriv");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let only_read = dir.path().join("dir");
+        std::fs::create_dir(&only_read).unwrap();
+        std::fs::write(only_read.join("old"), "").unwrap();
+        std::os::unix::fs::symlink("target", only_read.join("link")).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(dir.path(), 0o755);
+        mode(&only_read, 0o744);
+        if !ls_as_other(dir.path(), &["--version"]).status().unwrap().success() {
+            return fixture::skip("another user cannot start the program");
+        }
+        let output = ls_as_other(dir.path(), &["--format", "{name}:{target}", "dir"]).output();
+        let output = output.unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "link:?\nold:?\n");
+
+        let mut child = ls_as_other(dir.path(), &["--follow", "dir"]);
+        let mut child = Ends(child.stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap();
+        assert_eq!([next(), next()], ["link", "old"]);
+        std::fs::write(only_read.join("new"), "").unwrap();
+        assert_eq!(next(), "+ new");
+        std::fs::remove_file(only_read.join("old")).unwrap();
+        assert_eq!(next(), "- old");
+    });
+}

@@ -123,35 +123,59 @@ fn the_followed_model_is_a_fresh_listing_at_the_end() {
 
 /// Runs steps of a follower by hand: `between` happens while nobody reads what the kernel tells. Returns the entries at the end.
 fn step_by_step(dir: &Path, between: &mut [&mut dyn FnMut()], blind: Blind) -> Entries {
+    let mut between: Vec<_> = between
+        .iter_mut()
+        .map(|happen| {
+            move |follower: &mut Follower<'_>| {
+                happen();
+                if blind == Blind::Yes {
+                    follower.watch.read(|_| {}).unwrap();
+                }
+            }
+        })
+        .collect();
+    let mut between: Vec<Between<'_>> =
+        between.iter_mut().map(|happen| happen as Between<'_>).collect();
+    steps(&ListingRequest::of(dir).followed(), &mut between).0
+}
+
+/// What happens before a step.
+type Between<'a> = &'a mut dyn FnMut(&mut Follower<'_>);
+
+/// Runs steps of a follower, each after something has happened. Returns the entries at the end, and what went wrong with the directory.
+fn steps(request: &ListingRequest, between: &mut [Between<'_>]) -> (Entries, Vec<Failure>) {
     let (here, there) = sys::socket::pair().unwrap();
     let (here, there) = (Connection::new(here), Connection::new(there));
-    let request = ListingRequest::of(dir).followed();
     let taking = std::thread::spawn({
         let limits = request.limits;
         move || {
-            let mut entries = Entries::new(limits);
+            let (mut entries, mut failures) = (Entries::new(limits), Vec::new());
             loop {
                 here.wait(None).unwrap();
                 match here.receive() {
                     Ok(Some(message)) => {
-                        entries.take(message.unwrap().chunk()).unwrap();
+                        for update in entries.take(message.unwrap().chunk()).unwrap() {
+                            if let Update::Failed(failure) = update {
+                                failures.push(failure);
+                            }
+                        }
                     }
                     Ok(None) => {}
-                    Err(_) => return entries,
+                    Err(_) => return (entries, failures),
                 }
             }
         }
     });
     let work = Work::new();
     let clock = SystemClock::start();
-    let directory = OpenDirectory::open(dir).unwrap();
+    let directory = OpenDirectory::open(&request.path).unwrap();
     let connection = &there;
-    let watch = watch(&directory, &request, connection, &clock).unwrap().unwrap();
-    let scan = Scan { directory: &directory, request: &request, connection, clock: &clock };
+    let (watch, since) = watch(&directory, request, connection, &clock).unwrap().unwrap();
+    let scan = Scan { directory: &directory, request, connection, clock: &clock };
     let mut names = Vec::new();
     let given = scan.run(|more| names.push(more)).unwrap();
     let strings = Strings::new(connection);
-    let types = Types::of(&request);
+    let types = Types::of(request);
     let reader = Reader {
         directory: &directory,
         fields: request.fields,
@@ -161,12 +185,10 @@ fn step_by_step(dir: &Path, between: &mut [&mut dyn FnMut()], blind: Blind) -> E
         strings: &strings,
         types: &types,
     };
-    let mut follower = Follower::new(reader, &request, watch, names, given);
+    let mut follower = Follower::new(reader, request, &watch, since);
+    follower.take(names, given);
     for happen in between {
-        happen();
-        if blind == Blind::Yes {
-            follower.watch.read(|_| {}).unwrap();
-        }
+        happen(&mut follower);
         follower.step().unwrap();
     }
     there.hang_up();
@@ -263,6 +285,92 @@ fn a_name_that_was_listed_twice_is_removed_once() {
     drop(here);
 }
 
+#[expect(clippy::disallowed_methods, reason = "the test is the other program")]
+#[test]
+fn what_went_is_told_before_there_is_too_much() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    let mut request = ListingRequest::of(dir.path()).followed();
+    request.limits.entries = 4;
+    let path = dir.path();
+    let mut first = |_: &mut Follower<'_>| {
+        fs::remove_file(path.join("b")).unwrap();
+        fs::write(path.join("d"), "").unwrap();
+        fs::write(path.join("e"), "").unwrap();
+        fs::write(path.join("a"), "longer").unwrap();
+    };
+    let mut nothing_more = |_: &mut Follower<'_>| fs::remove_file(path.join("c")).unwrap();
+    let (entries, failures) = steps(&request, &mut [&mut first, &mut nothing_more]);
+    let contents = contents(&entries);
+    let names: Vec<&[u8]> = contents.keys().map(|name| &name[..]).collect();
+    assert_eq!(names, [&b"a"[..], b"c", b"d"]);
+    assert_eq!(contents[&b"a"[..]].1, 6, "attributes are told too");
+    let steps: Vec<ListingStep> = failures.iter().map(|failure| failure.step).collect();
+    assert_eq!(steps, [ListingStep::TooLarge], "it is said once, and nothing after it");
+}
+
+/// Makes this test the process whose descriptors run out.
+const EXHAUSTED: &str = "LISTING_EXHAUSTED";
+
+#[test]
+fn what_was_missed_is_looked_for_until_it_is_found_or_told_to_be_lost() {
+    const NAME: &str =
+        "follow::tests::what_was_missed_is_looked_for_until_it_is_found_or_told_to_be_lost";
+    if std::env::var_os(EXHAUSTED).is_some() {
+        return miss_changes();
+    }
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]);
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", NAME]);
+    let output = command.env(EXHAUSTED, "yes").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test is the other program")]
+fn miss_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    fs::write(path.join("old"), "").unwrap();
+    let request = ListingRequest::of(path).followed();
+    // All descriptors that there are.
+    let hoard = std::cell::RefCell::new(Vec::new());
+    let take_all = || hoard.borrow_mut().extend(std::iter::from_fn(|| fs::File::open("/").ok()));
+    // The kernel has forgotten something, and the names cannot be read.
+    let miss = |follower: &mut Follower<'_>| {
+        assert_eq!(follower.more, MoreToFollow::More);
+        follower.watch.read(|_| {}).unwrap();
+        follower.missed = follower.missed.max(1);
+        take_all();
+    };
+    let mut first = |follower: &mut Follower<'_>| {
+        fs::write(path.join("new"), "").unwrap();
+        fs::remove_file(path.join("old")).unwrap();
+        miss(follower);
+    };
+    let mut again = |follower: &mut Follower<'_>| {
+        assert_eq!((follower.more, follower.missed), (MoreToFollow::More, 2));
+        hoard.borrow_mut().clear();
+    };
+    let (entries, failures) = steps(&request, &mut [&mut first, &mut again]);
+    let names: Vec<Vec<u8>> = contents(&entries).into_keys().collect();
+    assert_eq!((names, failures), (vec![b"new".to_vec()], Vec::new()));
+
+    let mut last = |follower: &mut Follower<'_>| {
+        assert_eq!(follower.more, MoreToFollow::Nothing);
+        hoard.borrow_mut().clear();
+    };
+    let mut misses = vec![miss; usize::try_from(TRIES).unwrap() - 1];
+    let mut between: Vec<Between<'_>> = misses.iter_mut().map(|miss| miss as Between<'_>).collect();
+    between.push(&mut last);
+    let (_, failures) = steps(&request, &mut between);
+    let [failure] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!(failure.step, ListingStep::Follow);
+    assert_eq!(failure.error().raw_os_error(), Some(24));
+}
+
 #[test]
 fn the_root_is_followed_as_any_directory() {
     let Ok(dir) = tempfile::Builder::new().prefix(".unjank-test-").tempdir_in("/") else {
@@ -288,4 +396,37 @@ fn the_root_is_followed_as_any_directory() {
     drop(new);
     wait_until(&mut listing, false);
     drop(dir);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test is the other program")]
+#[test]
+fn what_is_wanted_is_not_told_after_what_was_seen_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut old_is_wanted = |follower: &mut Follower<'_>| {
+        // The other thread has to wait: what it looked at now would be told after what this one sees.
+        let reader = follower.reader;
+        reader.work.want(vec![0]);
+        let held = Mutex::new(std::mem::replace(
+            follower,
+            Follower::new(reader, follower.request, follower.watch, follower.checked),
+        ));
+        std::thread::scope(|scope| {
+            let mut told = alone(&held);
+            let wanted = scope.spawn(|| reader.run_beside(&held));
+            while !reader.work.is_idle() {
+                std::thread::yield_now();
+            }
+            fs::write(&file, "12345").unwrap();
+            told.step().unwrap();
+            drop(told);
+            reader.work.end();
+            wanted.join().unwrap().unwrap();
+        });
+        *follower = held.into_inner().unwrap();
+    };
+    let request = ListingRequest::of(dir.path()).followed();
+    let (entries, _) = steps(&request, &mut [&mut old_is_wanted]);
+    assert_eq!(contents(&entries)[&b"file"[..]].1, 5);
 }

@@ -14,6 +14,7 @@ pub use names::{NameRows, renamed};
 pub(super) use names::{NameView, RenamedView};
 pub use request::request_of;
 pub(super) use request::{request, wanted_of};
+pub(super) use small::checked;
 pub(super) use small::{
     Owner, OwnerKind, details, details_of, done_of, failure_of, owners, owners_of, removed_of,
 };
@@ -45,10 +46,14 @@ pub(super) mod tag {
     pub(crate) const DONE: u32 = 8;
     /// What is known of a single entry.
     pub(crate) const DETAILS: u32 = 9;
+    /// What had changed when it was asked for has been told; for those who pass listings on.
+    pub(crate) const CHECKED: u32 = 10;
     /// What to list; from the one who asks.
     pub(crate) const REQUEST: u32 = 32;
     /// Whose attributes are wanted first; from the one who asks.
     pub(crate) const WANT: u32 = 33;
     /// Whose details are wanted; from the one who asks.
     pub(crate) const ASK_DETAILS: u32 = 34;
+    /// Whether anything has changed; from those who pass listings on.
+    pub(crate) const CHECK: u32 = 35;
 }

@@ -114,6 +114,11 @@ pub(crate) fn done_of(payload: &[u8]) -> Result<FirstReadingEnd, StreamFault> {
     Ok(FirstReadingEnd { entries })
 }
 
+/// Adds the record that everything was told that had changed.
+pub(crate) fn checked(to: &mut StreamBuilder) -> io::Result<()> {
+    to.record(tag::CHECKED, |_| {})
+}
+
 /// Adds the record of what is known of a single entry.
 pub(crate) fn details(details: &Details, to: &mut StreamBuilder) -> io::Result<()> {
     let bit = |is: bool, bit: u32| if is { bit } else { 0 };
