@@ -5,6 +5,7 @@ use crate::catalogue_home;
 use crate::fixture;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -258,5 +259,31 @@ fn the_daemon_makes_the_index_anew_before_anybody_asks() {
 
     let pid = rustix::process::Pid::from_child(&daemon);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(daemon.wait().unwrap().success());
+}
+
+#[test]
+fn the_daemon_makes_an_index_after_one_could_not_be_made() {
+    let home = Home::new();
+    fs::create_dir(home.path("runtime")).unwrap();
+    let mut daemon = home.command(UNJANKD);
+    daemon.args(["--names", "session", "--idle-exit", "0", "--verbose"]);
+    let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut wait_for = |text: &str| assert!(lines.any(|line| line.contains(text)), "{text}");
+    wait_for("the index of plugins and applications is new");
+    // A file that the disk does not give.
+    let sick = home.path("plugins/kf5/sick.so");
+    std::os::unix::fs::symlink("/proc/self/mem", &sick).unwrap();
+    wait_for("cannot make the index of plugins and applications");
+    fs::remove_file(&sick).unwrap();
+    fs::copy(home.path("plugins/kf5/one.so"), home.path("plugins/kf5/two.so")).unwrap();
+    wait_for("the index of plugins and applications is new");
+    let find = ["plugins", "find", "--namespace", "kf5", "--stale", "use"];
+    home.until(&find, |output| String::from_utf8_lossy(&output.stdout).contains("two.so"));
+
+    let pid = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    lines.for_each(drop);
     assert!(daemon.wait().unwrap().success());
 }

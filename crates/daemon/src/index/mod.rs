@@ -9,6 +9,7 @@ pub mod program;
 use report::error::chain;
 use std::collections::HashSet;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use catalogue::index::Index;
 use catalogue::index::build::CheckDepth;
 use catalogue::index::input::IndexPart;
-use catalogue::index::refresh::{Location, RefreshOutcome};
+use catalogue::index::refresh::{Location, RefreshError, RefreshOutcome};
 use store::disk::Disk;
 use sys::watch::{DirectoriesWatch, Ready, WatchCompleteness};
 
@@ -43,6 +44,8 @@ pub struct IndexService {
 const QUIET: Duration = Duration::from_millis(300);
 /// How often an index is rebuilt that was outdated when it was finished.
 const TRIES: usize = 5;
+/// When an index is tried again that could not be made, unless something changes before: each time after twice the time.
+const AGAIN: Range<Duration> = Duration::from_secs(60)..Duration::from_secs(60 * 60);
 /// The most waits before an index is rebuilt although events still come.
 const WAITS: usize = 20;
 
@@ -77,12 +80,31 @@ impl Drop for IndexService {
 fn serve(options: &IndexServiceOptions, stopped: &OwnedFd) -> io::Result<()> {
     let mut look = CheckDepth::Directories;
     let mut tries = 0;
+    let mut pause = AGAIN.start;
+    // What was watched for the last index that could be made.
+    let mut watched: Option<DirectoriesWatch> = None;
     loop {
-        let Some(index) = refresh(options, look) else {
-            // A program that queries makes it, and reports why it cannot be made.
-            return Ok(());
+        let index = match refresh(options, look) {
+            Ok(index) => index,
+            // A program that queries makes it, and reports why it cannot be made. What was the cause may pass: a full disk, a lock that is held.
+            Err(error) => {
+                if pause == AGAIN.start {
+                    tracing::warn!(
+                        error = chain(&error),
+                        "cannot make the index of plugins and applications"
+                    );
+                }
+                match wait_to_try_again(watched.as_ref(), pause, stopped)? {
+                    Ready::HungUp => return Ok(()),
+                    Ready::Changes => look = CheckDepth::Files,
+                    Ready::Nothing => {}
+                }
+                pause = (pause * 2).min(AGAIN.end);
+                continue;
+            }
         };
-        let watch = watch(&index)?;
+        pause = AGAIN.start;
+        let watch = watched.insert(watch(&index)?);
         // Changes from before the watch began. A directory that changes all the time is left to the programs that query.
         if index.stale(&IndexPart::ALL).is_some() && tries < TRIES {
             if watch.wait(stopped, Some(QUIET))? == Ready::HungUp {
@@ -97,7 +119,7 @@ fn serve(options: &IndexServiceOptions, stopped: &OwnedFd) -> io::Result<()> {
             if watch.wait(stopped, None)? == Ready::HungUp {
                 return Ok(());
             }
-            match settled(&watch, stopped)? {
+            match settled(watch, stopped)? {
                 None => return Ok(()),
                 Some(WatchCompleteness::Written) => {
                     look = CheckDepth::Files;
@@ -115,6 +137,19 @@ fn serve(options: &IndexServiceOptions, stopped: &OwnedFd) -> io::Result<()> {
     }
 }
 
+/// Waits until something changes, or for some time.
+fn wait_to_try_again(
+    watched: Option<&DirectoriesWatch>,
+    most: Duration,
+    stopped: &OwnedFd,
+) -> io::Result<Ready> {
+    let Some(watch) = watched else { return sys::watch::pause(stopped, most) };
+    match watch.wait(stopped, Some(most))? {
+        Ready::Changes => Ok(settled(watch, stopped)?.map_or(Ready::HungUp, |_| Ready::Changes)),
+        other => Ok(other),
+    }
+}
+
 /// Waits until no event comes any more, and returns the events; `None` if the daemon ends.
 fn settled(watch: &DirectoriesWatch, stopped: &OwnedFd) -> io::Result<Option<WatchCompleteness>> {
     let mut seen = watch.read()?;
@@ -128,31 +163,22 @@ fn settled(watch: &DirectoriesWatch, stopped: &OwnedFd) -> io::Result<Option<Wat
     Ok(Some(seen))
 }
 
-/// Updates the index; `None` if it cannot be made.
-fn refresh(options: &IndexServiceOptions, look: CheckDepth) -> Option<Index> {
-    match options.location.refresh(&*options.disk, look) {
-        Ok((index, RefreshOutcome::Made { plugins, applications, opened, was_damaged })) => {
-            if was_damaged {
-                let path = options.location.path();
-                tracing::warn!(path = %path.display(), "the index was damaged; a new one was made");
-            }
-            tracing::info!(
-                plugins,
-                applications,
-                opened,
-                "the index of plugins and applications is new"
-            );
-            Some(index)
+/// Updates the index.
+fn refresh(options: &IndexServiceOptions, look: CheckDepth) -> Result<Index, RefreshError> {
+    let (index, done) = options.location.refresh(&*options.disk, look)?;
+    if let RefreshOutcome::Made { plugins, applications, opened, was_damaged } = done {
+        if was_damaged {
+            let path = options.location.path();
+            tracing::warn!(path = %path.display(), "the index was damaged; a new one was made");
         }
-        Ok((index, RefreshOutcome::Current)) => Some(index),
-        Err(error) => {
-            tracing::warn!(
-                error = chain(&error),
-                "cannot make the index of plugins and applications"
-            );
-            None
-        }
+        tracing::info!(
+            plugins,
+            applications,
+            opened,
+            "the index of plugins and applications is new"
+        );
     }
+    Ok(index)
 }
 
 /// Watches everything that an index covers: directories themselves, files by their directory, and missing paths by the nearest existing directory.
@@ -167,10 +193,16 @@ fn watch(index: &Index) -> io::Result<DirectoriesWatch> {
             && watched.insert(path.to_owned())
         {
             let own = is_directory && path == input.path();
-            watch.add(
-                path,
-                if own { WatchCompleteness::Written } else { WatchCompleteness::Names },
-            )?;
+            let what = if own { WatchCompleteness::Written } else { WatchCompleteness::Names };
+            match watch.add(path, what) {
+                // It went a moment ago: the index is out of date. One that may not be read is not watched.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                    ) => {}
+                added => added?,
+            }
         }
     }
     Ok(watch)
