@@ -8,7 +8,10 @@ use store::stream::{ChunkError, StreamBuilder};
 use super::connection::ListingMessage;
 use super::entry::EntryId;
 use super::error::{Failure, ListingStep, StreamFault};
-use super::record::{FORMAT, done, failure, failure_of, request_of, tag, wanted_of};
+use super::record::{
+    AttributeView, FORMAT, details_of, done, done_of, failure, failure_of, request_of, tag,
+    wanted_of,
+};
 use super::request::ListingRequest;
 
 /// What a client asks.
@@ -25,8 +28,12 @@ pub enum ClientRequest {
 /// Something in a message that concerns the listing as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMark {
-    /// Everything was read once.
-    Done,
+    /// Names or attributes arrived, or entries are gone or have other names.
+    Entries,
+    /// Everything was read once, in this many names.
+    Done(u32),
+    /// All changes were told that had happened when it was asked; see [`Connection::check`](super::Connection::check). Such a message is for those who pass others on alone.
+    Checked,
     /// Something about the directory itself went wrong.
     Failed(ListingStep),
 }
@@ -60,12 +67,42 @@ impl ListingMessage {
         let mut marks = Vec::new();
         for record in self.chunk().records().map_err(ChunkError::from)? {
             match record.tag {
-                tag::DONE => marks.push(StreamMark::Done),
+                // Said once of several records.
+                tag::NAMES | tag::ATTRIBUTES | tag::REMOVED | tag::RENAMED
+                    if marks.last() == Some(&StreamMark::Entries) => {}
+                tag::NAMES | tag::ATTRIBUTES | tag::REMOVED | tag::RENAMED => {
+                    marks.push(StreamMark::Entries);
+                }
+                tag::DONE => marks.push(StreamMark::Done(done_of(record.payload)?.entries)),
+                tag::CHECKED => marks.push(StreamMark::Checked),
                 tag::FAILURE => marks.push(StreamMark::Failed(failure_of(record.payload)?.step)),
                 _ => {}
             }
         }
         Ok(marks)
+    }
+
+    /// Returns whether a client that knows `names` names and follows nothing can take it: it says more of entries that the client knows, and not that any came or went.
+    ///
+    /// # Errors
+    ///
+    /// As [`ListingMessage::marks`].
+    pub fn is_of_known(&self, names: u32) -> Result<bool, StreamFault> {
+        for record in self.chunk().records().map_err(ChunkError::from)? {
+            let is_known = match record.tag {
+                tag::STRINGS | tag::OWNERS => true,
+                tag::DETAILS => details_of(record.payload)?.id < names,
+                tag::ATTRIBUTES => {
+                    let view = AttributeView::of(record.payload)?;
+                    (0..view.count).all(|row| view.id(record.payload, row) < names)
+                }
+                _ => false,
+            };
+            if !is_known {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -91,7 +128,7 @@ mod tests {
         let message = refusal(Path::new("/a"), ListingStep::Refused).unwrap();
         assert_eq!(
             message.marks().unwrap(),
-            [StreamMark::Failed(ListingStep::Refused), StreamMark::Done]
+            [StreamMark::Failed(ListingStep::Refused), StreamMark::Done(0)]
         );
         assert!(message.asked().is_err());
         let mut entries = Entries::new(ListingLimits::default());

@@ -125,11 +125,108 @@ fn two_clients_share_one_reading_and_its_changes() {
 
         let mut third = daemon.list(&ListingRequest::of(files.path()));
         assert_eq!(third.finish().unwrap(), []);
-        assert_eq!(third.len(), 3000, "who does not follow gets what was read");
+        assert_eq!(names(&third), wanted, "who does not follow gets what is there");
         drop((first, second));
         assert_eq!(daemon.workers().len(), 1, "somebody still has it");
         drop(third);
         daemon.wait_for_workers(0);
+    });
+}
+
+#[test]
+fn who_does_not_follow_gets_what_was_there_when_it_asked() {
+    in_time(|| {
+        let daemon = Daemon::start();
+        let files = some_files(300);
+        let mut followed = daemon.list(&ListingRequest::of(files.path()).followed());
+        assert_eq!(followed.finish().unwrap(), []);
+        let request = ListingRequest::of(files.path());
+        // Nothing has changed: it is the same reading. A machine that is busy may take too long to say so.
+        loop {
+            let mut listing = daemon.list(&request);
+            assert_eq!(listing.finish().unwrap(), []);
+            assert_eq!(names(&listing), names(&followed));
+            if daemon.workers().len() == 1 {
+                break;
+            }
+            drop(listing);
+            daemon.wait_for_workers(1);
+        }
+        // Before whoever follows has been told of it, and after.
+        for number in 0..30 {
+            let (new, old) = (format!("new {number}"), number.to_string());
+            std::fs::create_dir(files.path().join(&new)).unwrap();
+            std::fs::remove_dir(files.path().join(&old)).unwrap();
+            let mut listing = daemon.list(&request);
+            assert_eq!(listing.finish().unwrap(), []);
+            let names = names(&listing);
+            assert!(names.contains(new.as_bytes()) && !names.contains(old.as_bytes()), "{number}");
+            assert_eq!(names.len(), 300);
+        }
+    });
+}
+
+#[test]
+fn who_does_not_follow_is_answered_after_the_end_and_told_no_changes() {
+    in_time(|| {
+        let daemon = Daemon::start();
+        let files = some_files(300);
+        let target = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, files.path().join(name)).unwrap();
+        };
+        target("one", "link");
+        let fields = listing::AttributeSet::DEFAULT | listing::AttributeSet::TARGET;
+        let request = ListingRequest::of(files.path()).with_fields(fields);
+        let alone = daemon.list(&request);
+        let mut followed = daemon.list(&request.clone().followed());
+        assert_eq!(followed.finish().unwrap(), []);
+        let shared = daemon.list(&request);
+        for mut listing in [alone, shared] {
+            assert_eq!(listing.finish().unwrap(), []);
+            let names = names(&listing);
+            // Changes that whoever follows is told, with strings that later records count on.
+            let new = format!("new {}", names.len() + usize::try_from(followed.len()).unwrap());
+            target(&new, &new);
+            while !self::names(&followed).contains(new.as_bytes()) {
+                assert!(followed.next(LONG).unwrap().is_some());
+            }
+            listing.ask_details(&[0]).unwrap();
+            loop {
+                match listing.next(LONG).unwrap().unwrap() {
+                    Update::Details(details) if details.id == 0 => break,
+                    Update::Names(_) | Update::Removed(_) => panic!("it follows nothing"),
+                    _ => {}
+                }
+            }
+            listing.want(&[1]).unwrap();
+            loop {
+                match listing.next(LONG).unwrap().unwrap() {
+                    Update::Attributes(ids) if ids.iter().any(|id| id == 1) => break,
+                    Update::Names(_) | Update::Removed(_) => panic!("it follows nothing"),
+                    _ => {}
+                }
+            }
+            assert_eq!(self::names(&listing), names);
+        }
+    });
+}
+
+#[test]
+fn a_listing_takes_no_more_memory_than_its_client_allows() {
+    in_time(|| {
+        let daemon = Daemon::start();
+        let (files, few) = (some_files(3000), some_files(3));
+        let mut small = ListingRequest::of(files.path()).followed();
+        small.limits.bytes = 10_000;
+        let mut spared = daemon.list(&ListingRequest::of(few.path()).followed());
+        assert_eq!(spared.finish().unwrap(), []);
+        // It has read nothing, so it has not noticed itself.
+        let greedy = daemon.list(&small);
+        sys::socket::wait_hung_up(greedy.descriptor().unwrap()).unwrap();
+        daemon.wait_for_workers(1);
+        std::fs::create_dir(few.path().join("new")).unwrap();
+        assert!(matches!(spared.next(LONG).unwrap(), Some(Update::Names(_))));
+        drop(greedy);
     });
 }
 

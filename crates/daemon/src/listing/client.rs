@@ -12,6 +12,8 @@ use super::source::Source;
 
 /// A client is dropped if it requests nothing, or receives nothing of what is ready for it, for this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a worker may take to say whether anything has changed: as long as a client of its own reading would wait for the program to start, some times over.
+const CHECK_PATIENCE: Duration = Duration::from_millis(50);
 /// The most requests per second that are passed on to the worker.
 const WISHES: u32 = 64;
 /// The most entries of one request.
@@ -32,8 +34,21 @@ pub(super) struct Client {
 enum Stage {
     /// It has not requested a directory yet.
     Asks(Option<ListingStep>),
+    /// It receives the messages of this source if nothing has changed, which the worker was asked with the question of this number.
+    Awaits { source: u64, question: u64, request: ListingRequest, since: Duration },
     /// It receives the messages of this source.
-    Takes { source: u64, next: usize, following: Following },
+    Takes { source: u64, next: usize, part: Part },
+}
+
+/// The messages of a source that a client receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All.
+    Everything,
+    /// Those up to the end of the reading.
+    Reading,
+    /// Then what it has asked for: more about the entries of the reading, and no changes.
+    Answers,
 }
 
 /// The request in a client's message.
@@ -90,16 +105,33 @@ impl Client {
     pub(super) fn source(&self) -> Option<u64> {
         match self.stage {
             Stage::Asks(_) => None,
-            Stage::Takes { source, .. } => Some(source),
+            Stage::Awaits { source, .. } | Stage::Takes { source, .. } => Some(source),
         }
     }
 
-    /// Returns the number of the message that it receives next.
-    pub(super) fn next(&self) -> Option<usize> {
+    /// Returns the number of the message of `source` that it receives next; none if there will be nothing more for it.
+    pub(super) fn next(&self, source: &Source) -> Option<usize> {
         match self.stage {
             Stage::Asks(_) => None,
+            Stage::Awaits { .. } => Some(0),
+            Stage::Takes { next, part: Part::Reading, .. } => {
+                let is_at_end = source.done().is_some_and(|done| next >= done.number);
+                (!is_at_end).then_some(next)
+            }
             Stage::Takes { next, .. } => Some(next),
         }
+    }
+
+    /// Returns whether the worker has answered the question that it awaits.
+    pub(super) fn is_answered(&self, source: &Source) -> bool {
+        matches!(self.stage, Stage::Awaits { question, .. } if source.is_checked(question))
+    }
+
+    /// Returns its request if it awaits whether its source has changed, and no longer has to: the worker has answered, or takes too long, as one that hangs.
+    pub(super) fn settled(&self, source: Option<&Source>, now: Duration) -> Option<ListingRequest> {
+        let Stage::Awaits { question, request, since, .. } = &self.stage else { return None };
+        let is_answered = source.is_none_or(|source| source.is_checked(*question));
+        (is_answered || now.saturating_sub(*since) >= CHECK_PATIENCE).then(|| request.clone())
     }
 
     /// Returns whether its socket has no room for the next message.
@@ -112,8 +144,24 @@ impl Client {
         self.waits_since.map(|since| since + PATIENCE)
     }
 
+    /// Returns when something is due for it: the end of its time, or of that of a worker.
+    pub(super) fn due(&self) -> Option<Duration> {
+        match self.stage {
+            Stage::Awaits { since, .. } => Some(since + CHECK_PATIENCE),
+            _ => self.deadline(),
+        }
+    }
+
+    /// Returns whether it waits for a worker's answer; what it says meanwhile is heard afterwards.
+    pub(super) fn is_awaiting(&self) -> bool {
+        matches!(self.stage, Stage::Awaits { .. })
+    }
+
     /// Receives one message.
     pub(super) fn hear(&mut self, now: Duration) -> Result<Wish, Dropped> {
+        if self.is_awaiting() {
+            return Ok(Wish::Nothing);
+        }
         let message = match self.connection.receive_short() {
             Ok(None) => return Ok(Wish::Nothing),
             Ok(Some(message)) => message.map_err(|_| Dropped::Wrong)?,
@@ -131,15 +179,18 @@ impl Client {
             (ClientRequest::List(request), Stage::Asks(None)) => Ok(Wish::List(request)),
             (
                 asked @ (ClientRequest::Entries(_) | ClientRequest::Details(_)),
-                Stage::Takes { source, .. },
+                Stage::Takes { source, next, part },
             ) => {
-                let source = *source;
+                let (source, next, part) = (*source, *next, *part);
                 if now.saturating_sub(self.wishes.0) >= Duration::from_secs(1) {
                     self.wishes = (now, 0);
                 }
                 self.wishes.1 += 1;
                 if self.wishes.1 > WISHES {
                     return Ok(Wish::Nothing);
+                }
+                if part == Part::Reading {
+                    self.stage = Stage::Takes { source, next, part: Part::Answers };
                 }
                 Ok(match asked {
                     ClientRequest::Details(mut ids) => {
@@ -166,20 +217,42 @@ impl Client {
     }
 
     /// Assigns a source, which is sent from the beginning.
-    pub(super) fn take_from(&mut self, source: u64, request: &ListingRequest) {
-        self.stage = Stage::Takes { source, next: 0, following: request.following };
+    pub(super) fn take_from(&mut self, number: u64, source: &Source, request: &ListingRequest) {
+        let is_for_others = request.following == Following::Never && source.is_followed();
+        let part = if is_for_others { Part::Reading } else { Part::Everything };
+        self.stage = Stage::Takes { source: number, next: 0, part };
+        self.waits_since = None;
+    }
+
+    /// Has it await the answer to a question to the worker of a source.
+    pub(super) fn await_answer(
+        &mut self,
+        source: u64,
+        question: u64,
+        request: &ListingRequest,
+        now: Duration,
+    ) {
+        let request = request.clone();
+        self.stage = Stage::Awaits { source, question, request, since: now };
         self.waits_since = None;
     }
 
     /// Sends the pending messages, as far as the socket has room.
     pub(super) fn send(&mut self, source: &Source, now: Duration) -> Result<(), Dropped> {
-        let Stage::Takes { next, following, .. } = &mut self.stage else { return Ok(()) };
-        let end = match following {
-            Following::Never => source.done().unwrap_or(source.end()),
-            Following::Changes => source.end(),
+        let Stage::Takes { next, part, .. } = &mut self.stage else { return Ok(()) };
+        let done = source.done();
+        let end = match part {
+            Part::Reading => done.map_or(source.end(), |done| done.number),
+            Part::Answers | Part::Everything => source.end(),
         };
         while *next < end {
             let Some(message) = source.message(*next) else { return Err(Dropped::Refused) };
+            if let Some(done) = done.filter(|done| *part == Part::Answers && *next >= done.number)
+                && !message.is_of_known(done.names).unwrap_or(false)
+            {
+                *next += 1;
+                continue;
+            }
             match self.connection.pass(message, Full::Fail) {
                 Ok(()) => {
                     *next += 1;

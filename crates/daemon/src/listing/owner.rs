@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use listing::{ListingRequest, ListingStep};
+use listing::{Following, ListingRequest, ListingStep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -61,6 +61,7 @@ impl ServiceOwner {
                     Ready::Source(number) => self.source(number),
                 }
             }
+            self.assign_who_awaits();
             self.drop_who_keeps_us_waiting();
             self.drop_what_nobody_takes();
             self.crowd.set(self.clients.len());
@@ -81,15 +82,16 @@ impl ServiceOwner {
         }
         for (number, client) in &self.clients {
             let out = if client.is_blocked() { PollFlags::OUT } else { PollFlags::empty() };
+            let heard = if client.is_awaiting() { PollFlags::empty() } else { PollFlags::IN };
             what.push(Ready::Client(*number));
-            polled.push(PollFd::new(client.connection(), PollFlags::IN | out));
+            polled.push(PollFd::new(client.connection(), heard | out));
         }
         for (number, source) in &self.sources {
             what.push(Ready::Source(*number));
             polled.push(PollFd::new(source.worker().connection(), PollFlags::IN));
         }
         let now = self.now();
-        let first = self.clients.values().filter_map(Client::deadline).min();
+        let first = self.clients.values().filter_map(Client::due).min();
         let timeout = first.map(|first| {
             // One millisecond is added, so that the limit has passed then.
             let left = first.saturating_sub(now) + Duration::from_millis(1);
@@ -151,32 +153,83 @@ impl ServiceOwner {
 
     /// Assigns a client the source of its directory, which is shared if there is one already.
     fn list(&mut self, number: u64, asked: &ListingRequest) -> Result<(), Dropped> {
-        let full = self.sources.len() >= SOURCES;
         let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
         let Some(request) = shared_request(asked) else { return Err(Dropped::Wrong) };
-        let known = self.sources.iter().find(|(_, source)| source.serves(&request));
-        let source = match known.map(|(source, _)| *source) {
-            Some(source) => source,
-            None if full => {
-                client.refuse(asked, ListingStep::Busy);
-                return Err(Dropped::Refused);
+        let known = self.sources.iter_mut().find(|(_, source)| source.serves(&request));
+        if let Some((known, source)) = known {
+            if asked.following == Following::Changes {
+                tracing::debug!(path = ?asked.path, number, known, "list");
+                client.take_from(*known, source, asked);
+                return Ok(());
             }
-            None => match Source::start(&self.options.worker, request) {
-                Ok(source) => {
-                    self.last += 1;
-                    self.sources.insert(self.last, source);
-                    self.last
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot list for a client");
-                    client.refuse(asked, ListingStep::Busy);
-                    return Err(Dropped::Refused);
-                }
-            },
-        };
-        tracing::debug!(path = ?asked.path, number, source, "list");
-        client.take_from(source, asked);
-        Ok(())
+            // What happened a moment ago may not have been told yet.
+            if let Ok(question) = source.check() {
+                client.await_answer(*known, question, asked, self.options.clock.monotonic());
+                return Ok(());
+            }
+        }
+        self.list_anew(number, asked, request)
+    }
+
+    /// Assigns a client a source of its own.
+    fn list_anew(
+        &mut self,
+        number: u64,
+        asked: &ListingRequest,
+        request: ListingRequest,
+    ) -> Result<(), Dropped> {
+        let full = self.sources.len() >= SOURCES;
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        if full {
+            client.refuse(asked, ListingStep::Busy);
+            return Err(Dropped::Refused);
+        }
+        match Source::start(&self.options.worker, request) {
+            Ok(source) => {
+                self.last += 1;
+                tracing::debug!(path = ?asked.path, number, source = self.last, "list");
+                client.take_from(self.last, &source, asked);
+                self.sources.insert(self.last, source);
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot list for a client");
+                client.refuse(asked, ListingStep::Busy);
+                Err(Dropped::Refused)
+            }
+        }
+    }
+
+    /// Lets those who have waited for it share a source to which nothing has happened; the others get one of their own.
+    fn assign_who_awaits(&mut self) {
+        let now = self.now();
+        let settled: Vec<(u64, ListingRequest)> = self
+            .clients
+            .iter()
+            .filter_map(|(number, client)| {
+                let source = client.source().and_then(|source| self.sources.get(&source));
+                Some((*number, client.settled(source, now)?))
+            })
+            .collect();
+        for (number, asked) in settled {
+            let assigned = self.assign(number, &asked).and_then(|()| self.send(number));
+            self.keep_or_drop(number, assigned);
+        }
+    }
+
+    fn assign(&mut self, number: u64, asked: &ListingRequest) -> Result<(), Dropped> {
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        let known = client.source().and_then(|known| Some((known, self.sources.get(&known)?)));
+        if let Some((known, source)) = known
+            && source.is_unchanged()
+            && client.is_answered(source)
+        {
+            tracing::debug!(path = ?asked.path, number, known, "list");
+            client.take_from(known, source, asked);
+            return Ok(());
+        }
+        let Some(request) = shared_request(asked) else { return Err(Dropped::Wrong) };
+        self.list_anew(number, asked, request)
     }
 
     /// Sends a client the messages of its source.
@@ -196,20 +249,39 @@ impl ServiceOwner {
             let sent = self.send(*client);
             self.keep_or_drop(*client, sent);
         }
-        let total = self.sources.values().map(Source::bytes).sum::<u64>();
-        if heard == WorkerSignal::End || total > BYTES {
-            if total > BYTES {
-                tracing::warn!(total, "listings take more memory than they may; one is ended");
-            }
-            // The clients see the end of the connection, and keep what they have received.
-            self.clients.retain(|_, client| client.source() != Some(number));
-            self.sources.remove(&number);
-            return;
+        if heard == WorkerSignal::End {
+            return self.end(number);
         }
-        let least = takers.iter().filter_map(|client| self.clients.get(client)?.next()).min();
-        if let (Some(source), Some(least)) = (self.sources.get_mut(&number), least) {
+        let Some(source) = self.sources.get_mut(&number) else { return };
+        let next = |client: &u64| self.clients.get(client)?.next(source);
+        let least = takers.iter().filter_map(next).min().unwrap_or(source.end());
+        source.forget_before(least);
+        if source.is_too_large() {
+            // What all have received is kept for those who come later alone.
+            source.share_no_more();
             source.forget_before(least);
         }
+        if source.is_too_large() {
+            tracing::warn!(bytes = source.bytes(), "a listing takes more memory than it may");
+            self.end(number);
+        }
+        while let Some((total, largest)) = self.excess() {
+            tracing::warn!(total, "listings take more memory than they may; the largest is ended");
+            self.end(largest);
+        }
+    }
+
+    /// Returns how much the listings take together and which takes most, if that is more than they may.
+    fn excess(&self) -> Option<(u64, u64)> {
+        let total = self.sources.values().map(Source::bytes).sum::<u64>();
+        let largest = self.sources.iter().max_by_key(|(_, source)| source.bytes())?;
+        (total > BYTES).then_some((total, *largest.0))
+    }
+
+    /// Ends a listing: its clients see the end of the connection, and keep what they have received. Who has not begun to receive it gets another one.
+    fn end(&mut self, number: u64) {
+        self.clients.retain(|_, client| client.source() != Some(number) || client.is_awaiting());
+        self.sources.remove(&number);
     }
 
     /// Returns the clients of a source.

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use listing::{
-    Following, ListingError, ListingLimits, ListingMessage, ListingRequest, ListingStep,
-    StreamMark, Worker, WorkerProgram,
+    Following, ListingError, ListingLimits, ListingMessage, ListingRequest, StreamMark, Worker,
+    WorkerProgram,
 };
 
 /// The most bytes of one directory, whatever limit a client sets.
@@ -23,10 +23,23 @@ pub(super) struct Source {
     messages: VecDeque<ListingMessage>,
     base: usize,
     bytes: u64,
-    /// The number of the message after the one that marks the end of the reading.
-    done: Option<usize>,
+    /// The end of the reading.
+    done: Option<ReadingEnd>,
+    /// Whether anything changed after it.
+    changed: bool,
     /// Whether new clients may share it.
     shared: Shared,
+    /// How often the worker was asked whether anything has changed, and how often it has answered.
+    checks: (u64, u64),
+}
+
+/// Where the reading of a directory ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadingEnd {
+    /// The number of the message after the one that says so.
+    pub(super) number: usize,
+    /// How many names were read.
+    pub(super) names: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +57,7 @@ pub(super) enum WorkerSignal {
     End,
 }
 
-/// Returns the request that is passed to the worker for a client's request: followed, and within the service's limits.
+/// Returns the request that is passed to the worker for a client's request: within the service's limits.
 ///
 /// `None` if it does not name a directory by an absolute path.
 pub(super) fn shared_request(asked: &ListingRequest) -> Option<ListingRequest> {
@@ -53,7 +66,6 @@ pub(super) fn shared_request(asked: &ListingRequest) -> Option<ListingRequest> {
     }
     let mut request = asked.clone();
     request.path = plain(&asked.path);
-    request.following = Following::Changes;
     let limits = asked.limits;
     request.limits = ListingLimits { entries: limits.entries, bytes: limits.bytes.min(BYTES) };
     Some(request)
@@ -71,6 +83,11 @@ impl Source {
         request: ListingRequest,
     ) -> Result<Source, ListingError> {
         let worker = Worker::start(program, &request)?;
+        // Nobody knows how old a reading is that is not followed.
+        let shared = match request.following {
+            Following::Changes => Shared::Yes,
+            Following::Never => Shared::No,
+        };
         Ok(Source {
             request,
             worker,
@@ -78,13 +95,43 @@ impl Source {
             base: 0,
             bytes: 0,
             done: None,
-            shared: Shared::Yes,
+            changed: false,
+            shared,
+            checks: (0, 0),
         })
     }
 
-    /// Returns whether a client with this request can share this source.
+    /// Returns whether a client with this request can share this source: whoever follows learns what has changed since it began. Whoever does not needs one to which nothing has happened, which [`Source::check`] finds out.
     pub(super) fn serves(&self, request: &ListingRequest) -> bool {
-        self.shared == Shared::Yes && self.request == *request
+        let is_fresh = request.following == Following::Changes || self.is_unchanged();
+        let followed = ListingRequest { following: Following::Changes, ..request.clone() };
+        self.shared == Shared::Yes && is_fresh && self.request == followed
+    }
+
+    /// Returns whether everything was read, and nothing has changed since as far as the worker has told.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.shared == Shared::Yes && self.done.is_some() && !self.changed
+    }
+
+    /// Returns whether only those who follow it may receive what comes after the end.
+    pub(super) fn is_followed(&self) -> bool {
+        self.request.following == Following::Changes
+    }
+
+    /// Asks the worker whether anything has changed by now; returns the number of the question.
+    ///
+    /// # Errors
+    ///
+    /// The worker does not take it.
+    pub(super) fn check(&mut self) -> io::Result<u64> {
+        self.worker.connection().check()?;
+        self.checks.0 += 1;
+        Ok(self.checks.0)
+    }
+
+    /// Returns whether the worker has answered the question of this number.
+    pub(super) fn is_checked(&self, question: u64) -> bool {
+        self.checks.1 >= question
     }
 
     pub(super) fn worker(&self) -> &Worker {
@@ -95,13 +142,23 @@ impl Source {
         self.bytes
     }
 
+    /// Returns whether it takes more memory than its clients allow, or any of them may.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.bytes > self.request.limits.bytes
+    }
+
+    /// Leaves it to the clients that it has.
+    pub(super) fn share_no_more(&mut self) {
+        self.shared = Shared::No;
+    }
+
     /// Returns the number of the message after the last one.
     pub(super) fn end(&self) -> usize {
         self.base + self.messages.len()
     }
 
-    /// The number of the message after the one that marks the end of the reading.
-    pub(super) fn done(&self) -> Option<usize> {
+    /// Returns the end of the reading.
+    pub(super) fn done(&self) -> Option<ReadingEnd> {
         self.done
     }
 
@@ -127,24 +184,25 @@ impl Source {
                 }
             };
             let Ok(marks) = message.marks() else { return WorkerSignal::End };
+            // What answers the service is nothing for its clients.
+            if marks.contains(&StreamMark::Checked) {
+                self.checks.1 += 1;
+                continue;
+            }
             self.bytes += u64::try_from(message.chunk().bytes().len()).unwrap_or(u64::MAX);
             self.messages.push_back(message);
             for mark in marks {
                 match mark {
-                    StreamMark::Done => self.done = Some(self.end()),
-                    // A reading that is not followed (any more) becomes outdated: new clients do not share it.
-                    StreamMark::Failed(
-                        ListingStep::Follow
-                        | ListingStep::Gone
-                        | ListingStep::Open
-                        | ListingStep::Read,
-                    ) => {
-                        self.shared = Shared::No;
+                    StreamMark::Done(names) => {
+                        self.done = Some(ReadingEnd { number: self.end(), names });
                     }
-                    StreamMark::Failed(_) => {}
+                    StreamMark::Entries => self.changed |= self.done.is_some(),
+                    // A reading that is not whole, or is not followed (any more), becomes outdated: new clients do not share it.
+                    StreamMark::Failed(_) => self.shared = Shared::No,
+                    StreamMark::Checked => {}
                 }
             }
-            if self.done.is_some_and(|done| self.end() - done > CHANGES) {
+            if self.done.is_some_and(|done| self.end() - done.number > CHANGES) {
                 self.shared = Shared::No;
             }
         }
