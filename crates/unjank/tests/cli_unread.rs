@@ -55,14 +55,14 @@ fn an_index_is_not_made_with_too_few_descriptors_nor_an_answer_given() {
         assert!(text(&output).contains("cannot read"), "{}", text(&output));
         home.said(1, &["plugins", "index", "--check"]);
     }
-    let all = json(&["plugins", "list", "--json"]);
+    let all = json(&["plugins", "find", "--id", "one", "--json"]);
     assert_eq!(all["plugins"].as_array().unwrap().len(), MANY + 1);
     // What was made before stays, and is an answer of before where that is wanted.
     fs::copy(home.path("plugins/kf5/one.so"), home.path("plugins/kf5/late.so")).unwrap();
     assert_eq!(with_descriptors(&home, 4, &["plugins", "index", "--full"]).status.code(), Some(2));
-    let before = json(&["plugins", "list", "--stale", "use", "--json"]);
+    let before = json(&["plugins", "find", "--id", "one", "--stale", "use", "--json"]);
     assert_eq!(before["plugins"].as_array().unwrap().len(), MANY + 1);
-    let all = json(&["plugins", "list", "--json"]);
+    let all = json(&["plugins", "find", "--id", "one", "--json"]);
     assert_eq!(all["plugins"].as_array().unwrap().len(), MANY + 2);
 }
 
@@ -119,7 +119,7 @@ fn what_this_session_may_not_read_is_read_by_one_that_may() {
     let deny_all: Deny = |home| give_to(&home.path("plugins/kf5"), 0, GROUP, 0o750);
     let deny_search: Deny = |home| give_to(&home.path("plugins/kf5"), 0, GROUP, 0o754);
     let deny_file: Deny = |home| give_to(&home.path("plugins/kf5/one.so"), 0, GROUP, 0o640);
-    let deny_root: Deny = |home| give_to(&home.path("plugins"), 0, GROUP, 0o710);
+    let deny_root: Deny = |home| give_to(&home.path("plugins"), 0, GROUP, 0o750);
     let deny_app: Deny =
         |home| give_to(&home.path("data/applications/writer.desktop"), 0, GROUP, 0o640);
     let deny_cache: Deny =
@@ -137,8 +137,9 @@ fn what_this_session_may_not_read_is_read_by_one_that_may() {
         ("a directory of applications", deny_apps, default),
     ] {
         let home = Home::new();
-        let whole = Command::new("chown").arg("-R").arg(USER.to_string()).arg(home.path(""));
-        assert!({ whole }.status().unwrap().success());
+        let mut chown = Command::new("chown");
+        chown.arg("-R").arg(USER.to_string()).arg(home.path(""));
+        assert!(chown.status().unwrap().success());
         deny(&home);
         sys::file_clock::wait_until_later();
         if !as_user(&home, false, &["--version"]).status.success() {
