@@ -6,7 +6,9 @@ use report::advice::Advice;
 use serde::Serialize;
 
 use crate::excluded::shared_list;
-use crate::model::{DiskUse, DiskUser, Hang, HangCause, ObjectKind, is_of_program, without_helper};
+use crate::model::{
+    CountedProcesses, DiskUse, DiskUser, Hang, HangCause, ObjectKind, is_of_program, without_helper,
+};
 
 /// What removes the cause of a hang.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -293,7 +295,7 @@ const LEAST_BYTES: u64 = 256 << 10;
 /// Programs of background units of users that `unjank setup run` knows (`jobs::units`), by how their names begin.
 const USER_BACKGROUND: [&str; 5] =
     ["baloo_file", "localsearch", "tracker-extract", "tracker-miner", "borgmatic"];
-/// Those of the system.
+/// Programs of background units of the system, in the same way; a user may have started one.
 const SYSTEM_BACKGROUND: [&str; 10] = [
     "packagekitd",
     "updatedb",
@@ -306,6 +308,44 @@ const SYSTEM_BACKGROUND: [&str; 10] = [
     "rpm-ostree",
     "bees",
 ];
+/// The units that `unjank setup run` knows (`jobs::units`), which are held where they are installed.
+pub const HELD_UNITS: [&str; 28] = [
+    "apt-daily-upgrade.service",
+    "apt-daily.service",
+    "bees.service",
+    "borgbackup.service",
+    "borgmatic.service",
+    "btrfs-scrub@.service",
+    "dnf-automatic.service",
+    "dnf-makecache.service",
+    "dpkg-db-backup.service",
+    "flatpak-system-helper.service",
+    "flatpak-update.service",
+    "fstrim.service",
+    "fwupd-refresh.service",
+    "kde-baloo.service",
+    "localsearch-3.service",
+    "man-db.service",
+    "mlocate-updatedb.service",
+    "packagekit.service",
+    "plocate-updatedb.service",
+    "restic-backup.service",
+    "rpm-ostreed-automatic.service",
+    "snapd.service",
+    "snapper-cleanup.service",
+    "snapper-timeline.service",
+    "tracker-extract-3.service",
+    "tracker-miner-fs-3.service",
+    "unattended-upgrades.service",
+    "updatedb.service",
+];
+
+/// Returns whether a unit is one that is held; one of a template has what it is for behind the `@`.
+fn is_held(unit: &str) -> bool {
+    let template = unit.split_once('@').zip(unit.rsplit_once('.'));
+    let template = template.map(|((name, _), (_, kind))| format!("{name}@.{kind}"));
+    HELD_UNITS.iter().any(|known| *known == unit || template.as_deref() == Some(*known))
+}
 
 /// Returns what has others step back, where it is known that they used the disk or the processors meanwhile.
 fn of_busy_machine(hang: &Hang) -> Vec<HangRemedy> {
@@ -325,8 +365,10 @@ fn of_busy_machine(hang: &Hang) -> Vec<HangRemedy> {
 
 /// Returns what has those step back who used the disks meanwhile, if it was others, and more than the program itself did.
 fn other_users(hang: &Hang, used: &DiskUse) -> Option<HangRemedy> {
+    let is_unit = |user: &DiskUser| user.process == 0;
     let is_own = |user: &DiskUser| {
-        user.process == hang.process || is_of_program(&user.program, without_helper(&hang.program))
+        let is_of_program = is_of_program(&user.program, without_helper(&hang.program));
+        user.process == hang.process || (is_of_program && !is_unit(user))
     };
     // What is written to a file may be in memory alone until later.
     let bytes = |user: &DiskUser| {
@@ -337,17 +379,22 @@ fn other_users(hang: &Hang, used: &DiskUse) -> Option<HangRemedy> {
         used.programs.iter().partition(|user| is_own(user));
     let sum =
         |users: &[&DiskUser]| users.iter().map(|user| bytes(user)).fold(0, u64::saturating_add);
-    let (own_bytes, named_bytes) = (sum(&own), sum(&named));
+    let named_bytes = sum(&named);
+    let all_bytes = used.read_bytes.saturating_add(used.written_bytes);
     let rest = |all: u64, of: fn(&DiskUser) -> u64| {
         all.saturating_sub(used.programs.iter().map(of).fold(0, u64::saturating_add))
     };
-    // A sync may write what the program itself had written to files before. Where nothing is told of any process, nobody knows who
-    // was at the disk.
-    let unnamed_bytes = match (used.programs.is_empty(), hang.cause) {
-        (true, _) => 0,
-        (false, HangCause::Sync) => rest(used.read_bytes, |user| user.read_bytes),
-        (false, _) => rest(used.read_bytes, |user| user.read_bytes)
-            .saturating_add(rest(used.written_bytes, |user| user.written_bytes)),
+    // Where the program itself was perhaps not looked at, whatever nobody else did may be its own. A sync may write what the program
+    // had written to files before.
+    let is_known = used.processes == CountedProcesses::All || !own.is_empty();
+    let (own_bytes, unnamed_bytes) = match (is_known, hang.cause) {
+        (false, _) => (all_bytes.saturating_sub(named_bytes), 0),
+        (true, HangCause::Sync) => (sum(&own), rest(used.read_bytes, |user| user.read_bytes)),
+        (true, _) => {
+            let read = rest(used.read_bytes, |user| user.read_bytes);
+            let written = rest(used.written_bytes, |user| user.written_bytes);
+            (sum(&own), read.saturating_add(written))
+        }
     };
     let seconds = used.counted_ns.div_ceil(1_000_000_000).max(1);
     let others = named_bytes.max(unnamed_bytes);
@@ -358,6 +405,9 @@ fn other_users(hang: &Hang, used: &DiskUse) -> Option<HangRemedy> {
         return Some(HangRemedy::SystemRun);
     }
     let most = named.into_iter().max_by_key(|user| bytes(user))?;
+    if is_unit(most) {
+        return is_held(&most.program).then_some(HangRemedy::SystemRun);
+    }
     let is_one_of = |known: &[&str]| known.iter().any(|name| most.program.starts_with(name));
     if is_one_of(&USER_BACKGROUND) {
         return Some(HangRemedy::Run);

@@ -342,3 +342,8 @@ fn the_doctor_begins_with_what_was_recorded_of_yesterday() {
         assert!(page.contains(told.trim()), "the page has the same");
     });
 }
+
+#[test]
+fn the_units_that_mend_a_hang_are_those_that_setup_holds() {
+    assert_eq!(hangs::remedy::HELD_UNITS, jobs::units::KNOWN);
+}

@@ -72,7 +72,14 @@ fn beside(mut hang: Hang, users: &[(&str, u32, u64, u64)], disks: (u64, u64)) ->
         read_bytes: disks.0 * MIB,
         written_bytes: disks.1 * MIB,
         programs: users.iter().map(user).collect(),
+        processes: CountedProcesses::All,
     });
+    hang
+}
+
+/// The same where not all processes were looked at.
+fn of_processes(mut hang: Hang, processes: CountedProcesses) -> Hang {
+    hang.disk_use.as_mut().unwrap().processes = processes;
     hang
 }
 
@@ -159,6 +166,40 @@ fn each_cause_has_what_removes_it_and_no_other() {
         ("nobody is known", busy(sync(NOTES), [0, 9900, 0]), &[]),
         ("what it wrote before", beside_sync(&[("notes", 7, 0, 1)], (0, 600)), &[]),
         ("nothing of processes", beside_sync(&[], (0, 600)), &[]),
+        ("nobody, and it read", beside(of_file(FileData, NOTES), &[], (90, 0)), &[SystemRun]),
+        (
+            "it may have been itself",
+            of_processes(beside(of_file(FileData, NOTES), &[], (90, 0)), CountedProcesses::Hidden),
+            &[],
+        ),
+        (
+            "a unit of updates",
+            beside_sync(&[("packagekit.service", 0, 0, 90)], (0, 90)),
+            &[SystemRun],
+        ),
+        (
+            "one of a template",
+            beside_sync(&[("btrfs-scrub@home.service", 0, 90, 0)], (90, 0)),
+            &[SystemRun],
+        ),
+        ("a unit that is not held", beside_sync(&[("docker.service", 0, 90, 90)], (90, 90)), &[]),
+        ("called like it", beside_sync(&[("notes", 0, 0, 90)], (0, 90)), &[]),
+        (
+            "a unit, and perhaps itself",
+            of_processes(
+                beside_sync(&[("packagekit.service", 0, 0, 90)], (0, 600)),
+                CountedProcesses::TooMany,
+            ),
+            &[],
+        ),
+        (
+            "a unit, and not itself",
+            of_processes(
+                beside_sync(&[("packagekit.service", 0, 0, 590)], (0, 600)),
+                CountedProcesses::Newest,
+            ),
+            &[SystemRun],
+        ),
         ("a copy", beside_sync(&[("cp", 9, 200, 200), ("notes", 7, 0, 9)], (200, 209)), &[Job]),
         ("into memory", beside_sync(&[("cp", 9, 0, 200), ("notes", 7, 0, 1)], (0, 0)), &[]),
         ("more than the copy", beside_sync(&[("notes", 7, 0, 99), ("cp", 9, 0, 9)], (0, 108)), &[]),
