@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::report::chains::WakeupRow;
-use crate::report::example::report;
+use crate::report::example_report as report;
 use crate::report::schema::TraceMethod;
 
 /// A field of a message: its number, and its value.

@@ -8,7 +8,7 @@ mod build;
 pub mod chains;
 pub mod data;
 #[cfg(test)]
-pub(crate) mod example;
+mod example;
 mod followed;
 pub mod names;
 pub mod operations;
@@ -29,3 +29,6 @@ pub mod view;
 
 pub use self::build::{ReportOptions, build};
 pub use self::schema::{SCHEMA, TraceReport};
+
+#[cfg(test)]
+pub(crate) use self::example::report as example_report;
