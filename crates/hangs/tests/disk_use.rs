@@ -68,7 +68,8 @@ fn by_sampling_who_writes_while_a_program_waits_is_told_too() {
 fn sheet(hang: &Hang) -> String {
     let now = jiff::Zoned::now();
     let paint = Paint::new(false, Charset::Unicode);
-    HangTextStyle { home: None, now: &now, paint, width: 80 }.sheet(hang)
+    let applied = &unjank_hangs::remedy::AppliedRemedies::NONE;
+    HangTextStyle { home: None, now: &now, paint, width: 80, applied }.sheet(hang)
 }
 
 #[test]
