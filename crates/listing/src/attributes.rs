@@ -16,7 +16,6 @@ use super::connection::Connection;
 use super::details::{Types, details};
 use super::entry::{Attributes, EntryId, EntryKind, FileTime};
 use super::fields::AttributeSet;
-use super::follow::{self, Follower};
 use super::intern::Strings;
 use super::record::{self, AttributeRows, FORMAT, OwnerKind};
 use super::scan::Names;
@@ -268,23 +267,27 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads what is wanted after everything was read once, beside one who tells changes.
+    /// Reads what is wanted after everything was read once, beside one who tells changes: `alone` keeps that one from it while what it returns is there, and `check` has it tell what has changed.
     ///
     /// # Errors
     ///
     /// The client is gone.
-    pub(super) fn run_beside(&self, follower: &Mutex<Follower<'_>>) -> io::Result<()> {
+    pub(super) fn run_beside<Guard>(
+        &self,
+        alone: impl Fn() -> Guard,
+        check: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut gathered = self.gather();
         while let Some(task) = self.work.next(Phase::Wanted) {
             match task {
                 // What is told later was seen later: neither looks while the other has not told yet.
                 Task::List(ids) => {
                     for part in ids.chunks(WANTED_PART) {
-                        let _alone = follow::alone(follower);
+                        let _alone = alone();
                         self.list(part, &mut gathered)?;
                     }
                 }
-                Task::Check => follow::alone(follower).check()?,
+                Task::Check => check()?,
                 task => self.perform(task, &mut gathered)?,
             }
         }

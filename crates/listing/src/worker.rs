@@ -185,7 +185,7 @@ fn list(
         let Some((follower, watch)) = &followed else { return reader.run(Phase::Wanted) };
         follow::alone(follower).take(known, given);
         spawn_scoped(scope, "listing-changes", || follow::run(follower, watch, connection))?;
-        reader.run_beside(follower)
+        reader.run_beside(|| follow::alone(follower), || follow::alone(follower).check())
     })
 }
 
