@@ -1,6 +1,7 @@
 //! The caller's description of the machine and the session to examine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use catalogue::index::sources::IndexSources;
@@ -53,7 +54,56 @@ pub enum RecentsSyncMode {
     Relaxed(PathBuf),
 }
 
+/// What `unjank recent relax --session on` writes below the directory of settings.
+const RELAXED: &str = "environment.d/60-unjank-relax.conf";
+
 impl Machine {
+    /// Describes a session by its environment: `value` returns that of a variable. What is not in the environment is left empty.
+    #[must_use]
+    pub fn of_variables(value: &dyn Fn(&str) -> Option<OsString>) -> Machine {
+        let variable = |name: &str| value(name).filter(|value| !value.is_empty());
+        let absolute =
+            |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = absolute("HOME");
+        let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
+        let runtime_dir = absolute("XDG_RUNTIME_DIR");
+        let data_dirs =
+            variable("XDG_DATA_DIRS").unwrap_or(OsString::from("/usr/local/share:/usr/share"));
+        // Without the variable, libdbus and systemd agree on this socket.
+        let socket = runtime_dir.as_ref().map(|dir| dir.join("bus")).filter(|path| path.exists());
+        let preloaded = variable("LD_PRELOAD").filter(|_| variable("UNJANK_RELAX_DIR").is_some());
+        let config_home = absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
+        let is_next = config_home.as_ref().is_some_and(|config| config.join(RELAXED).exists());
+        let recents = match preloaded.as_deref().and_then(relax_library) {
+            Some(library) => RecentsSyncMode::Relaxed(library),
+            None if is_next => RecentsSyncMode::RelaxedNext,
+            None => RecentsSyncMode::Usual,
+        };
+        let bus_address = variable("DBUS_SESSION_BUS_ADDRESS")
+            .and_then(|address| address.into_string().ok())
+            .or_else(|| socket.map(|path| format!("unix:path={}", path.display())));
+        Machine {
+            config_home,
+            recents,
+            cache_home: absolute("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
+            state_home: absolute("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
+            data_home: absolute("XDG_DATA_HOME").or_else(|| below_home(".local/share")),
+            temp_dir: absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
+            data_dirs: std::env::split_paths(&data_dirs)
+                .filter(|path| path.is_absolute())
+                .collect(),
+            dconf_profile: variable("DCONF_PROFILE"),
+            session_variables: ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SSH_AUTH_SOCK"]
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), variable(name)?.into_string().ok()?)))
+                .collect(),
+            home,
+            runtime_dir,
+            bus_address,
+            ..Machine::default()
+        }
+    }
+
     /// Returns whether `unjank setup` finds the programs that it needs: an installation, or a build.
     #[must_use]
     pub fn can_set_up(&self) -> bool {
@@ -70,6 +120,17 @@ impl Machine {
             None => path.display().to_string(),
         }
     }
+}
+
+/// Finds the relax library among those that are put in front of programs.
+fn relax_library(preloaded: &OsStr) -> Option<PathBuf> {
+    let names = preloaded.as_bytes().split(|byte| matches!(byte, b':' | b' '));
+    let paths = names.map(|name| Path::new(OsStr::from_bytes(name)));
+    let mut ours = paths.filter(|path| {
+        path.file_name()
+            .is_some_and(|name| name == "libunjank_relax.so" || name == "libunjank-relax.so")
+    });
+    ours.find(|path| path.exists()).map(Path::to_owned)
 }
 
 /// Returns `path` or the nearest directory above it that exists.

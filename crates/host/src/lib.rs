@@ -17,6 +17,7 @@ pub mod policy;
 pub mod process;
 pub mod program;
 pub mod relay;
+pub mod shims;
 pub mod start;
 
 pub use identity::{Caller, CallerKind};

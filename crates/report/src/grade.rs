@@ -11,6 +11,20 @@ use super::samples::Samples;
 /// The budget of one interactive step at 60 pictures a second.
 pub const FRAME: Duration = Duration::from_micros(16_667);
 
+/// Reads the time of a frame: `8.3ms`.
+///
+/// # Errors
+///
+/// Why it is none, in a sentence.
+pub fn parse_frame(text: &str) -> Result<Duration, String> {
+    match super::duration::parse(text) {
+        Ok(time) if time < Duration::from_micros(1) => {
+            Err("a frame is longer than a microsecond".to_owned())
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
 /// How a step stands to its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -79,6 +93,15 @@ pub fn feeling(time_ns: f64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_has_a_unit() {
+        assert_eq!(parse_frame("8.3ms"), Ok(Duration::from_micros(8300)));
+        assert_eq!(parse_frame("16.667ms"), Ok(FRAME));
+        for wrong in ["8.3", "fast", "-1ms", "0ms", "NaNms", "infs"] {
+            assert!(parse_frame(wrong).is_err(), "{wrong}");
+        }
+    }
 
     fn grade(millis: &[f64]) -> Grade {
         Grade::of(&millis.iter().map(|ms| ms * 1e6).collect(), Duration::from_millis(10))

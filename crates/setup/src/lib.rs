@@ -16,6 +16,7 @@ mod part;
 pub mod plan;
 mod planned;
 pub mod session;
+pub mod state;
 mod text;
 
 pub use error::SetupError;

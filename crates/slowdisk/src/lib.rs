@@ -8,6 +8,7 @@
 
 mod disk;
 mod fuse;
+pub mod mount;
 mod profile;
 pub(crate) mod queue;
 pub mod service;

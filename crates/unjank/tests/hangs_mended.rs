@@ -182,6 +182,7 @@ fn sync_of(number: u64, started_ns: u64, program: &str, path: &str) -> Hang {
         unseen: UnseenParts::default(),
         chain: None,
         disk_use: None,
+        kernel_functions: Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use super::event::{
 };
 use super::layout::{place, shared, thread};
 use super::samplers::SamplerRights;
-use super::served::ServedOperations;
+use super::served_operations::ServedOperations;
 
 /// Marks the threads that programs in the kernel follow.
 ///

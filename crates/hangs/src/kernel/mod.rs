@@ -12,6 +12,7 @@ mod offsets;
 mod programs;
 mod samplers;
 mod served;
+mod served_operations;
 mod timer;
 
 use sys::bpf::owner::{OwnerFields, OwnerPlan, SessionOwner};
@@ -34,9 +35,9 @@ use self::offsets::ThreadOffsets;
 use self::programs::HangPlan;
 pub use self::samplers::SamplerRights;
 pub use self::served::{
-    ReportStream, ServedMarker, ServedOperations, ServedReports, ServedWakeups, WakeupStream,
-    open_served,
+    ReportStream, ServedMarker, ServedReports, ServedWakeups, WakeupStream, open_served,
 };
+pub use self::served_operations::ServedOperations;
 
 /// Bytes of the ring: room for 1,600 reports.
 pub const RING_BYTES: u32 = 256 << 10;

@@ -3,9 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kernelwork::kernel::WorkRecord;
 use rustix::io::Errno;
 use sys::bpf::Ring;
 use trace::backend::bpf::served::protocol::AuthorizationPrompt;
@@ -17,6 +16,7 @@ use wakeups::kernel::{WakeupTracer, read_wait};
 use super::event::{EventWait, EventWaitKind, MarkedAs, MarkedThread};
 use super::marker::ThreadMarker;
 use super::samplers::SamplerRights;
+use super::served_operations::{ServedOperations, locked};
 
 /// Where reports come from.
 #[derive(Debug)]
@@ -175,42 +175,10 @@ impl WakeupStream {
     }
 }
 
-/// A session in the recorder service that can record operations of `io_uring`.
-#[derive(Debug)]
-pub struct ServedOperations {
-    session: Arc<Mutex<ServedHangSession>>,
-}
-
-impl ServedOperations {
-    /// Has operations of marked processes recorded, or not any more.
-    ///
-    /// # Errors
-    ///
-    /// The service does not do it, or as `bpf(2)`: nothing is recorded.
-    pub(crate) fn follow(&self, is_on: bool) -> io::Result<()> {
-        locked(&self.session).follow_operations(is_on)
-    }
-
-    /// Gives what was recorded since the last time to `each`.
-    pub(crate) fn take(&self, mut each: impl FnMut(WorkRecord<'_>)) {
-        // A session that is over is noticed elsewhere, and has nothing to tell.
-        let _ = locked(&self.session).take_operations(|bytes| {
-            if let Some(record) = WorkRecord::read(bytes) {
-                each(record);
-            }
-        });
-    }
-}
-
 /// Marks threads in the recorder service.
 #[derive(Debug)]
 pub struct ServedMarker {
     session: Arc<Mutex<ServedHangSession>>,
-}
-
-fn locked(session: &Mutex<ServedHangSession>) -> MutexGuard<'_, ServedHangSession> {
-    // A connection in whatever state a panic left it in answers or fails.
-    session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Begins a session in the recorder service that listens at `socket`, for this process's user. No person is asked for a password.
@@ -265,6 +233,6 @@ impl ThreadMarker for ServedMarker {
     }
 
     fn operations(&self) -> Option<ServedOperations> {
-        Some(ServedOperations { session: Arc::clone(&self.session) })
+        Some(ServedOperations::of_session(Arc::clone(&self.session)))
     }
 }

@@ -1,14 +1,11 @@
 //! `unjank doctor`: measures this machine's interactive paths.
 
-use std::ffi::{OsStr, OsString};
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use doctor::gains::{KeptFigures, in_effect};
-use doctor::machine::{Machine, RecentsSyncMode};
+use doctor::machine::Machine;
 use doctor::{Diagnosis, PROBES, Probe, StepContext, diagnose, json, page, text};
 use report::paint::Tone;
 use report::paragraph::wrap;
@@ -32,7 +29,7 @@ pub(crate) struct Doctor {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
     /// The time that one step may take, for example 8.3ms.
-    #[arg(long, value_name = "TIME", value_parser = frame, default_value = "16.667ms")]
+    #[arg(long, value_name = "TIME", value_parser = report::grade::parse_frame, default_value = "16.667ms")]
     frame: Duration,
     /// Also write a page with the picture into this file; it must not exist.
     #[arg(short, long, value_name = "FILE.html")]
@@ -104,7 +101,7 @@ fn keep_figures(diagnosis: &mut Diagnosis, machine: &Machine, date: &str, is_who
     let Some(path) = super::setup::kept_path() else { return };
     let disk = store::disk::real();
     let mut kept = KeptFigures::read(&*disk, Some(&path));
-    let states = super::setup::state::of_session().into_iter();
+    let states = super::setup::state::of_session().all().into_iter();
     let on: Vec<SetupPart> =
         states.filter(|(_, state)| state.is_on()).map(|(part, _)| part).collect();
     let on = in_effect(on, diagnosis, machine);
@@ -116,87 +113,13 @@ fn keep_figures(diagnosis: &mut Diagnosis, machine: &Machine, date: &str, is_who
     }
 }
 
-/// Reads the time of a frame: `8.3ms`.
-pub(crate) fn frame(text: &str) -> Result<Duration, String> {
-    match report::duration::parse(text) {
-        Ok(time) if time < Duration::from_micros(1) => {
-            Err("a frame is longer than a microsecond".to_owned())
-        }
-        other => other.map_err(|error| error.to_string()),
-    }
-}
-
 /// Reads the session's directories and addresses from the environment.
 #[expect(clippy::disallowed_methods, reason = "the command reads the environment")]
 fn machine() -> Machine {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = absolute("HOME");
-    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
-    let runtime_dir = absolute("XDG_RUNTIME_DIR");
-    let data_dirs =
-        variable("XDG_DATA_DIRS").unwrap_or(OsString::from("/usr/local/share:/usr/share"));
-    // Without the variable, libdbus and systemd agree on this socket.
-    let socket = runtime_dir.as_ref().map(|dir| dir.join("bus")).filter(|path| path.exists());
-    let preloaded = variable("LD_PRELOAD").filter(|_| variable("UNJANK_RELAX_DIR").is_some());
-    let config_home = absolute("XDG_CONFIG_HOME").or_else(|| below_home(".config"));
-    let is_next = config_home.as_ref().is_some_and(|config| config.join(RELAXED).exists());
-    let recents = match preloaded.as_deref().and_then(relax_library) {
-        Some(library) => RecentsSyncMode::Relaxed(library),
-        None if is_next => RecentsSyncMode::RelaxedNext,
-        None => RecentsSyncMode::Usual,
-    };
-    let bus_address = variable("DBUS_SESSION_BUS_ADDRESS")
-        .and_then(|address| address.into_string().ok())
-        .or_else(|| socket.map(|path| format!("unix:path={}", path.display())));
     Machine {
-        config_home,
-        recents,
-        cache_home: absolute("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
-        state_home: absolute("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
-        data_home: absolute("XDG_DATA_HOME").or_else(|| below_home(".local/share")),
-        temp_dir: absolute("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
-        data_dirs: std::env::split_paths(&data_dirs).filter(|path| path.is_absolute()).collect(),
-        dconf_profile: variable("DCONF_PROFILE"),
-        session_variables: ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SSH_AUTH_SOCK"]
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), variable(name)?.into_string().ok()?)))
-            .collect(),
         program_dir: std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned())),
         catalogue: daemon::index::places::sources(None),
         uid: rustix::process::geteuid().as_raw(),
-        home,
-        runtime_dir,
-        bus_address,
-    }
-}
-
-/// What `unjank recent relax --session on` writes below the directory of settings.
-const RELAXED: &str = "environment.d/60-unjank-relax.conf";
-
-/// Finds the relax library among those that are put in front of programs.
-fn relax_library(preloaded: &OsStr) -> Option<PathBuf> {
-    let names = preloaded.as_bytes().split(|byte| matches!(byte, b':' | b' '));
-    let paths = names.map(|name| Path::new(OsStr::from_bytes(name)));
-    let mut ours = paths.filter(|path| {
-        path.file_name()
-            .is_some_and(|name| name == "libunjank_relax.so" || name == "libunjank-relax.so")
-    });
-    ours.find(|path| path.exists()).map(Path::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use report::grade::FRAME;
-
-    use super::*;
-
-    #[test]
-    fn a_frame_has_a_unit() {
-        assert_eq!(frame("8.3ms"), Ok(Duration::from_micros(8300)));
-        assert_eq!(frame("16.667ms"), Ok(FRAME));
-        for wrong in ["8.3", "fast", "-1ms", "0ms", "NaNms", "infs"] {
-            assert!(frame(wrong).is_err(), "{wrong}");
-        }
+        ..Machine::of_variables(&|name| std::env::var_os(name))
     }
 }

@@ -157,8 +157,7 @@ fn parsed(text: &str, now: &Zoned) -> Result<u64, Error> {
         let what = format!("read the moment {}", visible(text, screen::charset()));
         Error::new(FailureCategory::User, what).because(why)
     })?;
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    Ok(unix_ns(at))
 }
 
 /// Returns how a moment was said that was read.
@@ -168,9 +167,13 @@ fn said(text: &Option<String>, at_ns: Option<u64>, now: &Zoned) -> Option<String
 }
 
 /// Returns the nanoseconds since 1970.
+fn unix_ns(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn nanoseconds(at: &Zoned) -> u64 {
-    let since = SystemTime::from(at.timestamp()).duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+    unix_ns(at.timestamp().into())
 }
 
 impl Selection {
@@ -322,7 +325,7 @@ pub(super) fn yesterday() -> Option<RecordedHangs> {
 }
 
 fn is_switched_on() -> bool {
-    let states = setup_state::of_session();
+    let states = setup_state::of_session().all();
     states.into_iter().any(|(part, state)| part == SetupPart::Hangs && state.is_on())
 }
 

@@ -13,7 +13,6 @@ use sys::clock::{Clock, SystemClock};
 
 use super::input::Input;
 use super::output;
-use crate::cli::doctor::frame;
 use crate::cli::screen::{self, sayln};
 use crate::error::{Error, FailureCategory, Verdict};
 
@@ -34,7 +33,7 @@ pub(super) struct Diagram {
     #[arg(long)]
     force: bool,
     /// The time after which a reply is late, for example 8.3ms.
-    #[arg(long, value_name = "TIME", value_parser = frame, default_value = "16.667ms")]
+    #[arg(long, value_name = "TIME", value_parser = ::report::grade::parse_frame, default_value = "16.667ms")]
     frame: Duration,
     #[command(flatten)]
     input: Input,

@@ -9,7 +9,7 @@ use ::setup::SetupPart;
 use clap::Args;
 use report::text::visible;
 
-use super::{Session, applied, nanoseconds, parsed, print, program_name};
+use super::{Session, nanoseconds, parsed, print, program_name, unix_ns};
 use crate::cli::setup::state;
 use crate::cli::{document, screen};
 use crate::error::{Error, FailureCategory, Verdict};
@@ -52,11 +52,11 @@ fn since(session: &Session, part: SetupPart) -> Result<ComparedMoment, Error> {
         let what = format!("compare before and after {} was switched on", part.name());
         Error::new(FailureCategory::User, what)
     };
-    let Some(since) = state::on_since(part) else {
+    let Some(since) = state::of_session().on_since(part) else {
         let is_off = error().because(std::io::Error::other("it is not on"));
         return Err(is_off.hint(format!("unjank setup {}", part.name())));
     };
-    let at_ns = since.and_then(applied::unix_ns).ok_or_else(|| {
+    let at_ns = since.map(unix_ns).ok_or_else(|| {
         let unknown = std::io::Error::other("unjank setup did not switch it on");
         error().because(unknown).hint("unjank hangs compare MOMENT")
     })?;

@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode};
 
 use clap::{Args, Subcommand};
 use host::client::life::HostOutcome;
+use host::shims;
 use report::paragraph::counted;
-use serde::Serialize;
 
 use super::order::here;
 use super::{MISSING, finish, other, refused, say};
@@ -20,8 +20,6 @@ use crate::error::{Error, FailureCategory, Verdict};
 
 /// Tells a shim that it was called by one on the host: it must not ask the host again.
 const INSIDE: &str = "UNJANK_SHIM";
-/// Names under which this program is something else.
-const OTHERS: [&str; 5] = ["unjank", "unjankd", super::PROGRAM, "dconf", "flatpak-spawn"];
 /// The name and version of the JSON document; docs/host.md has the fields.
 const SCHEMA: &str = "unjank.host.shims/1";
 
@@ -89,7 +87,7 @@ fn add(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     for name in &named.names {
         let cannot =
             || Error::new(FailureCategory::User, format!("add a shim for {}", quoted(name)));
-        check(name).map_err(|why| cannot().because(why))?;
+        shims::check(name).map_err(|why| cannot().because(why))?;
         let link = dir.join(name);
         match std::os::unix::fs::symlink(&program, &link) {
             Ok(()) => (),
@@ -118,7 +116,7 @@ fn remove(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     for name in &named.names {
         let cannot =
             || Error::new(FailureCategory::User, format!("remove the shim for {}", quoted(name)));
-        check(name).map_err(|why| cannot().because(why))?;
+        shims::check(name).map_err(|why| cannot().because(why))?;
         let link = dir.join(name);
         if !is_shim(&link) {
             return Err(cannot()
@@ -131,36 +129,13 @@ fn remove(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(Verdict::Yes)
 }
 
-/// A shim that was found.
-#[derive(Debug, Serialize)]
-struct FoundShim {
-    name: String,
-    path: PathBuf,
-    /// The sandbox's own program, which runs without a service.
-    own: Option<PathBuf>,
-    /// Whether the PATH leads to the shim.
-    first: bool,
-}
-
 fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
     let mut dirs: Vec<PathBuf> = list.dir.iter().cloned().chain(default_directory()).collect();
     dirs.extend(path());
-    let mut found: Vec<FoundShim> = Vec::new();
-    for dir in dirs {
-        // A directory that cannot be read has nothing that could be run by its name.
-        let Ok(entries) = std::fs::read_dir(&dir) else { continue };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            let Some(name) = path.file_name().and_then(OsStr::to_str) else { continue };
-            let is_known = found.iter().any(|other| other.path == path);
-            if !is_known && check(name).is_ok() && is_shim(&path) {
-                let first = super::programs(name.as_ref()).next().is_some_and(|it| it == path);
-                let own = other(name.as_ref());
-                found.push(FoundShim { name: name.to_owned(), path, own, first });
-            }
-        }
-    }
-    found.sort_by(|one, other| (&one.name, &one.path).cmp(&(&other.name, &other.path)));
+    let found = shims::find(&dirs, is_shim, |name, path| {
+        let first = super::programs(name).next().is_some_and(|it| it == path);
+        (other(name), first)
+    });
     if list.json {
         document::print_whole(&serde_json::json!({ "schema": SCHEMA, "shims": found }))?;
         return Ok(Verdict::Yes);
@@ -204,15 +179,6 @@ fn path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-fn check(name: &str) -> Result<(), &'static str> {
-    match name {
-        "" | "." | ".." => Err("it is no name of a command"),
-        _ if name.contains('/') => Err("a name has no slash; the directory is said with --dir"),
-        _ if OTHERS.contains(&name) => Err("this program is something else under that name"),
-        _ => Ok(()),
-    }
-}
-
 /// Says whether `path` is a link to a client of host commands of ours.
 fn is_shim(path: &Path) -> bool {
     let is_link = path.symlink_metadata().is_ok_and(|status| status.is_symlink());
@@ -223,7 +189,7 @@ fn is_shim(path: &Path) -> bool {
 pub(crate) fn run_as_called(arguments: &[OsString]) -> Option<ExitCode> {
     let called = Path::new(arguments.first()?);
     let name = called.file_name()?;
-    if OTHERS.iter().any(|other| name == *other) {
+    if shims::OTHERS.iter().any(|other| name == *other) {
         return None;
     }
     // A copy under another name is no shim, and nor is a name that somebody made up: there is a link.
@@ -278,14 +244,6 @@ fn become_own(program: &Path, name: &OsStr, arguments: &[OsString]) -> ExitCode 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_shims_are_names_of_commands() {
-        assert_eq!(check("git"), Ok(()));
-        for wrong in ["", ".", "..", "a/b", "unjank", "flatpak-spawn"] {
-            assert!(check(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn another_name_alone_makes_no_shim() {

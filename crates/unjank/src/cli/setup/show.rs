@@ -4,12 +4,13 @@ use std::io::Write;
 
 use ::setup::SetupPart;
 use ::setup::session::LiveSession;
+use ::setup::state::{PartState, unread};
 use doctor::gains::KeptFigures;
 use report::paint::Tone;
 use report::paragraph::wrap;
 use serde::Serialize;
 
-use super::state::{self, PartState};
+use super::state;
 use super::{Place, place};
 use crate::cli::document;
 use crate::cli::screen::{self, sayln};
@@ -60,14 +61,14 @@ struct FigureEntry {
 pub(super) fn run(place: &Place, form: Form) -> Result<Verdict, Error> {
     // A manifest that cannot be used is an error of the command that asks for it.
     drop(super::read(&*store::disk::real(), place.layout()?)?);
-    if let Some(error) = state::unread() {
+    if let Some(error) = unread() {
         writeln!(
             screen::stderr(),
             "unjank: cannot read what is on for every user, and a part that is shown as off may be on: {}",
             report::error::chain(&error)
         )?;
     }
-    let states = state::of_session();
+    let states = state::of_session().all();
     let kept = KeptFigures::read(&*store::disk::real(), kept_path().as_deref());
     match form {
         Form::Json => print_json(&states, &kept)?,

@@ -1,142 +1,15 @@
-//! Which parts are on here, and by whom.
+//! Which parts are on in this session, as its environment says.
 
-use std::path::PathBuf;
-use std::time::SystemTime;
-
-use ::setup::gsettings::GSETTINGS_FILE;
-use ::setup::plan::RELAX_FILE;
-use ::setup::{Installation, SetupError, SetupLayout, SetupPart};
-use host::activation;
-use jobs::adoption;
-use store::disk::Disk;
+use ::setup::state::PartStates;
 
 use super::place;
 use crate::cli::service_files::service_directories;
 
-/// Whether a part is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PartState {
-    /// Nothing of it is there.
-    Off,
-    /// This user has switched it on.
-    User,
-    /// It is on for every user.
-    System,
-    /// It is on, and `unjank setup` did not do it.
-    Elsewhere,
-}
-
-impl PartState {
-    pub(crate) fn is_on(self) -> bool {
-        self != PartState::Off
-    }
-
-    /// Returns the word for programs.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            PartState::Off => "off",
-            PartState::User => "on",
-            PartState::System => "on-for-all",
-            PartState::Elsewhere => "on-otherwise",
-        }
-    }
-}
-
-/// Returns why it cannot be read what is on for every user, if it cannot.
-pub(super) fn unread() -> Option<SetupError> {
-    let layout = SetupLayout::of_system("/usr/local".as_ref());
-    Installation::read(&*store::disk::real(), layout, 0).err()
-}
-
-/// Returns what this user has switched on. A manifest that cannot be read counts as none.
-fn of_user(disk: &dyn Disk) -> Option<Installation<'_>> {
-    let own = rustix::process::geteuid().as_raw();
-    let layout = SetupLayout::of_user(&place::directories()?);
-    Installation::read(disk, layout, own).ok()
-}
-
-/// Returns what is on for every user.
-fn of_systems(disk: &dyn Disk) -> Vec<Installation<'_>> {
-    let layouts = ["/usr/local", "/usr"].map(|prefix| SetupLayout::of_system(prefix.as_ref()));
-    layouts.into_iter().filter_map(|layout| Installation::read(disk, layout, 0).ok()).collect()
-}
-
-/// Returns since when a part is on in an installation, if it is on there: as it recorded, or of an earlier version by the oldest of the
-/// part's files, which is too late if an upgrade has changed all of them.
-fn since(installation: &Installation<'_>, part: SetupPart) -> Option<Option<SystemTime>> {
-    let oldest = || {
-        let paths = installation.paths(part);
-        let times = paths.iter().filter_map(|path| path.symlink_metadata().ok()?.modified().ok());
-        times.min()
-    };
-    installation.is_on(part).then(|| installation.since(part).or_else(oldest))
-}
-
-/// Returns since when a part is on for this user, if this user has switched it on. `None` inside if nobody knows.
-pub(crate) fn on_for_user_since(part: SetupPart) -> Option<Option<SystemTime>> {
-    let disk = store::disk::real();
-    of_user(&*disk).and_then(|user| since(&user, part))
-}
-
-/// Returns since when a part is on, if it is: the user's own counts before that for every user.
-pub(crate) fn on_since(part: SetupPart) -> Option<Option<SystemTime>> {
-    let recorded = on_for_user_since(part).or_else(|| on_for_all_since(part));
-    recorded.or_else(|| {
-        let layout = place::directories().as_ref().map(SetupLayout::of_user);
-        is_there(part, layout.as_ref()).then_some(None)
-    })
-}
-
-/// Returns since when a part is on for every user, if it is.
-pub(crate) fn on_for_all_since(part: SetupPart) -> Option<Option<SystemTime>> {
-    let disk = store::disk::real();
-    of_systems(&*disk).iter().find_map(|system| since(system, part))
-}
-
-/// Returns the state of every part in this session. A manifest that cannot be read counts as none.
-pub(crate) fn of_session() -> Vec<(SetupPart, PartState)> {
-    let disk = store::disk::real();
-    let layout = place::directories().as_ref().map(SetupLayout::of_user);
-    let (user, systems) = (of_user(&*disk), of_systems(&*disk));
-    let state = |part: SetupPart| {
-        if user.as_ref().is_some_and(|user| user.is_on(part)) {
-            PartState::User
-        } else if systems.iter().any(|system| system.is_on(part)) {
-            PartState::System
-        } else if is_there(part, layout.as_ref()) {
-            PartState::Elsewhere
-        } else {
-            PartState::Off
-        }
-    };
-    SetupPart::ALL.into_iter().map(|part| (part, state(part))).collect()
-}
-
-/// Says whether a part is in effect, whoever put it there.
-fn is_there(part: SetupPart, layout: Option<&SetupLayout>) -> bool {
-    let systems = ["/usr/local", "/usr"].map(|prefix| SetupLayout::of_system(prefix.as_ref()));
-    let layouts = || layout.into_iter().chain(&systems);
-    let any =
-        |path: &dyn Fn(&SetupLayout) -> PathBuf| layouts().any(|layout| path(layout).exists());
-    match part {
-        SetupPart::Settings | SetupPart::Host | SetupPart::Listing => {
-            let name = part.bus_name().unwrap_or_default();
-            let found = activation::find(&service_directories(), name);
-            found.is_some_and(|(_, line)| activation::starts_ours(&line))
-        }
-        SetupPart::Relax => any(&|layout| layout.environment.join(RELAX_FILE)),
-        SetupPart::Gsettings => any(&|layout| layout.environment.join(GSETTINGS_FILE)),
-        SetupPart::Index => any(&|layout| layout.units.join("unjank-index.path")),
-        SetupPart::Hangs => any(&|layout| layout.units.join("unjank-hangs.service")),
-        SetupPart::HangNotifications => {
-            any(&|layout| layout.units.join("unjank-hang-notifications.service"))
-        }
-        // A package brings the units, and the link switches them on.
-        SetupPart::Trace => {
-            any(&|layout| layout.adopted_units.join("sockets.target.wants/unjank-recorder.socket"))
-        }
-        SetupPart::Run => any(&|layout| layout.adopted_units.join(adoption::TEMPLATE)),
-        SetupPart::Recents => crate::cli::recent::is_volatile().unwrap_or(false),
-        SetupPart::Programs => false,
+/// Returns who says which parts are on.
+pub(crate) fn of_session() -> PartStates {
+    PartStates {
+        directories: place::directories(),
+        service_directories: service_directories(),
+        are_lists_volatile: crate::cli::recent::is_volatile().unwrap_or(false),
     }
 }

@@ -1,17 +1,15 @@
 //! `unjank slowdisk mount`: the server of a disk, which goes on when the command has ended, and its guard.
 
-use report::error::chain;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use clap::Args;
+use slowdisk::DiskProfile;
+use slowdisk::mount::MountRequest;
 use slowdisk::service::{self, DiskStatus, ModelReply};
-use slowdisk::{DiskProfile, ModelDisk, Queue};
-use sys::clock::SystemClock;
 use sys::message::{receive, send};
 use sys::supervise::{self, ForkSide};
 
@@ -51,14 +49,6 @@ pub(super) struct Guard {
 
 /// Less does not hold a file system.
 const LEAST: u64 = 16 << 20;
-
-/// What is to be served.
-struct MountRequest {
-    profile: DiskProfile,
-    size: u64,
-    queue: Option<Queue>,
-    point: PathBuf,
-}
 
 impl Mount {
     pub(super) fn run(self) -> Result<Verdict, Error> {
@@ -156,30 +146,9 @@ fn in_background(wanted: &MountRequest, theirs: &OwnedFd) -> ! {
 /// Makes the disk and serves it until its end. `ready` hears when it can be used, and says whether anybody still wants it.
 fn serve(wanted: &MountRequest, ready: impl FnOnce(&DiskStatus) -> bool) -> Result<(), String> {
     let stop = interrupt::flag();
-    let folder = Path::new(FOLDER);
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let start_guard = |name: &str| guard(&program, &wanted.point, name);
-    let (mut listener, mut guarding) = (None, None);
-    let clock = Arc::new(SystemClock::start());
-    let made = ModelDisk::make_public(wanted.profile, wanted.size, &wanted.point, clock, |name| {
-        listener = Some(service::listen(folder, name));
-        guarding = start_guard(name).ok();
-    });
-    let disk = made.map_err(|error| chain(&error))?;
-    let listener = listener.ok_or("there is no loop device")?;
-    let listener = listener.map_err(|error| format!("listen in {FOLDER}: {error}"))?;
-    if let Some(queue) = &wanted.queue {
-        disk.set(queue).map_err(|error| format!("{error}, to {}", queue.scheduler))?;
-    }
-    disk.set_delays(true);
-    let control_socket = service::control_socket(folder, disk.name());
-    if ready(&service::status(&disk)) {
-        service::serve(disk, &listener, &stop, guarding, |disk| start_guard(disk.name()));
-    }
-    drop(listener);
-    // Somebody tidied up before us.
-    let _ = fs::remove_file(control_socket);
-    Ok(())
+    wanted.serve(Path::new(FOLDER), &stop, &start_guard, ready)
 }
 
 /// Starts a guard and returns our end of its socket.
