@@ -267,10 +267,9 @@ fn what_is_followed_only_in_part_goes_on_and_what_is_removed_is_said() {
 
 /// The command as another user.
 fn ls_as_other(dir: &Path, words: &[&str]) -> Command {
-    let ls = ls(dir, words);
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(ls.get_program());
-    command.args(ls.get_args()).current_dir(dir).env("LC_ALL", "C.UTF-8");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(dir.join("unjank"));
+    command.arg("ls").args(words).current_dir(dir).env("LC_ALL", "C.UTF-8");
     command
 }
 
@@ -291,9 +290,10 @@ fn a_directory_that_may_be_read_and_not_searched_is_followed_and_shown_with_ques
         };
         mode(dir.path(), 0o755);
         mode(&only_read, 0o744);
-        if !ls_as_other(dir.path(), &["--version"]).status().unwrap().success() {
-            return fixture::skip("another user cannot start the program");
-        }
+        // Where the tests are built may be closed to others.
+        let program = dir.path().join("unjank");
+        fixture::copy_program(env!("CARGO_BIN_EXE_unjank"), &program);
+        mode(&program, 0o755);
         let output = ls_as_other(dir.path(), &["--format", "{name}:{target}", "dir"]).output();
         let output = output.unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "link:?\nold:?\n");
