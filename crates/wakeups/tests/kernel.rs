@@ -93,9 +93,23 @@ fn a_child_that_computes_is_named_with_its_processor_time() {
 
 #[test]
 fn what_a_thread_computed_before_a_wait_that_ends_at_once_is_no_wait() {
+    for _ in 0..5 {
+        let Some((wrong, waits, lost)) = computed_waits() else { return };
+        if wrong.is_empty() {
+            return;
+        }
+        // A thread whose return to a processor the kernel did not report waits on; the tracer counts that.
+        assert!(lost > 0, "{} of {waits}: {:?}", wrong.len(), wrong[0]);
+    }
+    panic!("the kernel left out reports in all rounds");
+}
+
+/// Has a thread compute between waits that end about when they begin. Returns waits that were told while it computed, how many were told
+/// in all, and how many reports are known to be lost.
+fn computed_waits() -> Option<(Vec<ThreadWait>, usize, u64)> {
     const ROUNDS: u64 = 4_000;
     const COMPUTES_NS: u64 = 250_000;
-    let Some(mut tracer) = load(Duration::from_micros(200)) else { return };
+    let mut tracer = load(Duration::from_micros(200))?;
     let round = AtomicU64::new(0);
     let (waiting, computed) = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -129,18 +143,20 @@ fn what_a_thread_computed_before_a_wait_that_ends_at_once_is_no_wait() {
         }
         waiting.join().unwrap()
     });
+    let lost = tracer.lost().unwrap();
     tracer.detach();
     let mut waits = Vec::new();
     tracer.offer(usize::MAX, |bytes| {
         waits.extend(read_wait(bytes).filter(|wait| wait.who.thread == waiting));
         true
     });
-    let is_computing = |wait: &&ThreadWait| {
+    let is_computing = |wait: &ThreadWait| {
         computed.iter().any(|(began_ns, ended_ns)| {
             let overlap = wait.to_ns.min(*ended_ns).saturating_sub(wait.from_ns.max(*began_ns));
             overlap > COMPUTES_NS / 2
         })
     };
-    let wrong: Vec<_> = waits.iter().filter(is_computing).collect();
-    assert!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), waits.len(), wrong[0]);
+    let told = waits.len();
+    waits.retain(is_computing);
+    Some((waits, told, lost))
 }
