@@ -29,10 +29,11 @@ pub const STEP_BOUNDS_NS: [u64; 9] = [
 ];
 
 /// What a hang went to, by the largest part of its account.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "&'static str")]
 pub enum HangCause {
     /// Nothing of it could be seen.
+    #[default]
     Unknown,
     /// The thread ran on a processor.
     Computing,
@@ -334,7 +335,7 @@ pub struct HangChain {
 }
 
 /// A time in which an interface thread was away from the wait of its main loop.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Hang {
     /// Its number in the store, by which it is shown.
     pub number: u64,

@@ -308,44 +308,6 @@ const SYSTEM_BACKGROUND: [&str; 10] = [
     "rpm-ostree",
     "bees",
 ];
-/// The units that `unjank setup run` knows (`jobs::units`), which are held where they are installed.
-pub const HELD_UNITS: [&str; 28] = [
-    "apt-daily-upgrade.service",
-    "apt-daily.service",
-    "bees.service",
-    "borgbackup.service",
-    "borgmatic.service",
-    "btrfs-scrub@.service",
-    "dnf-automatic.service",
-    "dnf-makecache.service",
-    "dpkg-db-backup.service",
-    "flatpak-system-helper.service",
-    "flatpak-update.service",
-    "fstrim.service",
-    "fwupd-refresh.service",
-    "kde-baloo.service",
-    "localsearch-3.service",
-    "man-db.service",
-    "mlocate-updatedb.service",
-    "packagekit.service",
-    "plocate-updatedb.service",
-    "restic-backup.service",
-    "rpm-ostreed-automatic.service",
-    "snapd.service",
-    "snapper-cleanup.service",
-    "snapper-timeline.service",
-    "tracker-extract-3.service",
-    "tracker-miner-fs-3.service",
-    "unattended-upgrades.service",
-    "updatedb.service",
-];
-
-/// Returns whether a unit is one that is held; one of a template has what it is for behind the `@`.
-fn is_held(unit: &str) -> bool {
-    let template = unit.split_once('@').zip(unit.rsplit_once('.'));
-    let template = template.map(|((name, _), (_, kind))| format!("{name}@.{kind}"));
-    HELD_UNITS.iter().any(|known| *known == unit || template.as_deref() == Some(*known))
-}
 
 /// Returns what has others step back, where it is known that they used the disk or the processors meanwhile.
 fn of_busy_machine(hang: &Hang) -> Vec<HangRemedy> {
@@ -406,7 +368,7 @@ fn other_users(hang: &Hang, used: &DiskUse) -> Option<HangRemedy> {
     }
     let most = named.into_iter().max_by_key(|user| bytes(user))?;
     if is_unit(most) {
-        return is_held(&most.program).then_some(HangRemedy::SystemRun);
+        return jobs::units::is_known(&most.program).then_some(HangRemedy::SystemRun);
     }
     let is_one_of = |known: &[&str]| known.iter().any(|name| most.program.starts_with(name));
     if is_one_of(&USER_BACKGROUND) {

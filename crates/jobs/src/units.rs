@@ -56,6 +56,14 @@ const LONGEST: u64 = 256 * 1024;
 /// More units than this are not looked at.
 const MOST: usize = 4096;
 
+/// Returns whether a unit is one of [`KNOWN`], or is made of a template among them, as `btrfs-scrub@home.service`.
+#[must_use]
+pub fn is_known(unit: &str) -> bool {
+    let parts = unit.split_once('@').zip(unit.rsplit_once('.'));
+    let template = parts.map(|((name, _), (_, kind))| format!("{name}@.{kind}"));
+    KNOWN.iter().any(|known| *known == unit || template.as_deref() == Some(*known))
+}
+
 /// A manager of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
@@ -230,6 +238,17 @@ mod tests {
         put(&lib.join(TEMPLATE), "[Service]\n");
         let again = settings(&places, "a.service").unwrap();
         assert!(again.is_adopted && again.yields(false, false));
+    }
+
+    #[test]
+    fn a_unit_of_a_template_is_known_as_its_template() {
+        for known in ["man-db.service", "btrfs-scrub@.service", "btrfs-scrub@home-a.service"] {
+            assert!(is_known(known), "{known}");
+        }
+        for other in ["man-db@x.service", "btrfs-scrub@home.timer", "btrfs-scrub@", "@", "", "sshd"]
+        {
+            assert!(!is_known(other), "{other}");
+        }
     }
 
     #[test]

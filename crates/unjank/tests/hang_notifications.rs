@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hangs::model::{Hang, HangCause, HangFrame, HangRecord, UnseenParts};
+use hangs::model::{Hang, HangCause, HangFrame, HangRecord};
 use hangs::store::{DEFAULT_LIMIT, HangStore};
-use trace::report::account::TimeParts;
 
 use crate::fixture::{Bus, has, in_time};
 use crate::recent_home::Display;
@@ -253,22 +252,11 @@ fn long_hang(number: u64) -> HangRecord {
         number,
         started_ns: 1_795_248_000_000_000_000 + number,
         length_ns: 2_700_000_000,
-        uncertain_ns: 0,
-        goes_on: false,
         process: 12,
-        process_began_ns: 0,
         program: format!("program-{number}"),
-        unit: String::new(),
         cause: HangCause::Sync,
-        parts: TimeParts::default(),
-        calls: Vec::new(),
         frames: (0..20).map(frame).collect(),
-        blamed: None,
-        pressure: None,
-        unseen: UnseenParts::default(),
-        chain: None,
-        disk_use: None,
-        kernel_functions: Vec::new(),
+        ..Hang::default()
     }))
 }
 

@@ -11,7 +11,7 @@ use crate::fixture;
 use std::time::SystemTime;
 
 use hangs::history::{HangHistory, TimeSpan};
-use hangs::model::{Hang, HangCause, UnseenParts};
+use hangs::model::{Hang, HangCause};
 use hangs::page::render_page;
 use hangs::remedy::AppliedRemedies;
 use hangs::store::StoredHistory;
@@ -21,7 +21,6 @@ use report::paint::Paint;
 use report::provenance::Provenance;
 use report::text::Charset;
 use serde_json::{Value, json};
-use trace::report::account::TimeParts;
 
 const MINUTE: u64 = 60_000_000_000;
 
@@ -31,22 +30,10 @@ fn hang(number: u64, minute: u64, program: &str, cause: HangCause) -> Hang {
         // 2026-11-21T08:00:00Z
         started_ns: 1_795_248_000_000_000_000 + minute * MINUTE,
         length_ns: 700_000_000,
-        uncertain_ns: 0,
-        goes_on: false,
         process: 12,
-        process_began_ns: 0,
         program: program.to_owned(),
-        unit: String::new(),
         cause,
-        parts: TimeParts::default(),
-        calls: Vec::new(),
-        frames: Vec::new(),
-        blamed: None,
-        pressure: None,
-        unseen: UnseenParts::default(),
-        chain: None,
-        disk_use: None,
-        kernel_functions: Vec::new(),
+        ..Hang::default()
     }
 }
 
