@@ -52,16 +52,24 @@ impl PairedRatio {
         })
     }
 
-    /// Returns whether the whole interval is at most this.
+    /// Returns whether the ratio is at most this; `None` if the interval goes beyond it at both ends, or there is none.
     #[must_use]
-    pub(crate) fn is_surely_at_most(&self, most: f64) -> bool {
-        self.high.is_some_and(|high| high <= most)
+    pub(crate) fn is_at_most(&self, most: f64) -> Option<bool> {
+        match (self.low?, self.high?) {
+            (_, high) if high <= most => Some(true),
+            (low, _) if low > most => Some(false),
+            _ => None,
+        }
     }
 
-    /// Returns whether the whole interval is at least this.
+    /// Returns whether the ratio is at least this; `None` as above.
     #[must_use]
-    pub(crate) fn is_surely_at_least(&self, least: f64) -> bool {
-        self.low.is_some_and(|low| low >= least)
+    pub(crate) fn is_at_least(&self, least: f64) -> Option<bool> {
+        match (self.low?, self.high?) {
+            (low, _) if low >= least => Some(true),
+            (_, high) if high < least => Some(false),
+            _ => None,
+        }
     }
 }
 
@@ -134,8 +142,8 @@ mod tests {
         for value in [Some(ratio.median), ratio.low, ratio.high] {
             assert!((value.unwrap() - 1.01).abs() < 1e-9, "{ratio:?}");
         }
-        assert!(ratio.is_surely_at_most(1.011) && !ratio.is_surely_at_most(1.009));
-        assert!(ratio.is_surely_at_least(1.009) && !ratio.is_surely_at_least(1.011));
+        assert_eq!([1.011, 1.009].map(|most| ratio.is_at_most(most)), [Some(true), Some(false)]);
+        assert_eq!([1.009, 1.011].map(|least| ratio.is_at_least(least)), [Some(true), Some(false)]);
     }
 
     #[test]
@@ -150,7 +158,7 @@ mod tests {
         assert_eq!(ratio.to_string(), "x 1.010 [0.980 … 1.100]");
         let few = PairedRatio::of(&side(5), &rounds(&[&[1.0][..]; 5])).unwrap();
         assert_eq!((few.low, few.high), (None, None));
-        assert!(!few.is_surely_at_most(9.0) && !few.is_surely_at_least(0.0));
+        assert_eq!([few.is_at_most(9.0), few.is_at_least(0.0)], [None; 2]);
         assert_eq!(few.to_string(), "x 1.000");
     }
 

@@ -48,7 +48,7 @@ pub enum FigureTarget {
 pub enum Reached {
     /// It does.
     Pass,
-    /// Its median does, and its interval does not: another run may find that it does not.
+    /// The target lies within the interval of the ratio, or there are too few rounds for one: another run may find the opposite.
     NotResolved,
     /// It does not.
     FallsShort,
@@ -83,32 +83,29 @@ impl FigureRow {
     /// Compares the ratio with the target.
     #[must_use]
     pub fn reached(&self) -> Reached {
-        let ratio = self.ratio();
-        match self.target {
+        let reaches = match self.target {
             Some(FigureTarget::Within(most)) if !self.ours.is_empty() => {
-                if self.ours.median() <= most { Reached::Pass } else { Reached::FallsShort }
+                Some(self.ours.median() <= most)
             }
             Some(FigureTarget::Reaching(least)) if !self.ours.is_empty() => {
-                if self.ours.median() >= least { Reached::Pass } else { Reached::FallsShort }
+                Some(self.ours.median() >= least)
             }
-            Some(FigureTarget::Alone) if !self.ours.is_empty() => Reached::NoTarget,
-            _ if self.ours.is_empty() || self.peer.is_empty() => Reached::NotMeasured,
-            None => Reached::NoTarget,
-            Some(FigureTarget::AtMost(most)) if ratio <= most => {
-                self.resolved(|paired| paired.is_surely_at_most(most))
-            }
-            Some(FigureTarget::AtLeast(least)) if ratio >= least => {
-                self.resolved(|paired| paired.is_surely_at_least(least))
-            }
-            Some(_) => Reached::FallsShort,
-        }
-    }
-
-    /// Judges a ratio that reaches its target by its interval, where it has one.
-    fn resolved(&self, is_sure: impl FnOnce(&PairedRatio) -> bool) -> Reached {
-        match self.paired() {
-            Some(paired) if !is_sure(&paired) => Reached::NotResolved,
-            _ => Reached::Pass,
+            Some(FigureTarget::Alone) if !self.ours.is_empty() => return Reached::NoTarget,
+            _ if self.ours.is_empty() || self.peer.is_empty() => return Reached::NotMeasured,
+            Some(FigureTarget::AtMost(most)) => match self.paired() {
+                Some(paired) => paired.is_at_most(most),
+                None => Some(self.ratio() <= most),
+            },
+            Some(FigureTarget::AtLeast(least)) => match self.paired() {
+                Some(paired) => paired.is_at_least(least),
+                None => Some(self.ratio() >= least),
+            },
+            _ => return Reached::NoTarget,
+        };
+        match reaches {
+            Some(true) => Reached::Pass,
+            Some(false) => Reached::FallsShort,
+            None => Reached::NotResolved,
         }
     }
 
@@ -234,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_whose_interval_goes_beyond_the_target_is_not_resolved() {
+    fn a_ratio_whose_interval_has_the_target_in_it_is_not_resolved() {
         let with = |ratios: &[f64], target| {
             let mut row = row(1.0, 1.0, target);
             (row.ours, row.peer) = Default::default();
@@ -249,12 +246,16 @@ mod tests {
         let steady = [1.0, 1.001, 1.002, 1.003, 0.999, 0.998, 1.004];
         let spread = [1.0, 1.001, 1.03, 1.05, 0.9, 0.95, 0.97];
         let slow = [1.02, 1.03, 1.0, 1.05, 0.9, 1.04, 1.1];
+        let slower = [1.02, 1.03, 1.011, 1.05, 1.012, 1.04, 1.1];
         assert_eq!(with(&steady, FigureTarget::AtMost(1.01)), Reached::Pass);
         assert_eq!(with(&spread, FigureTarget::AtMost(1.01)), Reached::NotResolved);
-        assert_eq!(with(&slow, FigureTarget::AtMost(1.01)), Reached::FallsShort);
+        assert_eq!(with(&slow, FigureTarget::AtMost(1.01)), Reached::NotResolved);
+        assert_eq!(with(&slower, FigureTarget::AtMost(1.01)), Reached::FallsShort);
         assert_eq!(with(&steady[..3], FigureTarget::AtMost(1.01)), Reached::NotResolved, "few");
         assert_eq!(with(&steady, FigureTarget::AtLeast(0.9)), Reached::Pass);
         assert_eq!(with(&spread, FigureTarget::AtLeast(0.91)), Reached::NotResolved);
+        assert_eq!(with(&spread, FigureTarget::AtLeast(1.04)), Reached::NotResolved);
+        assert_eq!(with(&slow, FigureTarget::AtLeast(1.2)), Reached::FallsShort);
     }
 
     #[test]

@@ -45,15 +45,22 @@ pub fn verdict(run: &Run) -> String {
             counted(not_judged, "figure")
         ));
     }
-    if not_resolved > 0 {
-        let named = run.rows.iter().filter(|row| run.reached(row) == Reached::NotResolved);
-        let names: Vec<&str> = named.map(|row| row.id).collect();
-        let verb = if not_resolved == 1 { "is" } else { "are" };
-        sentence.push_str(&format!(
-            " {} {verb} not resolved, since the interval goes beyond the target: {}.",
-            counted(not_resolved, "figure"),
-            names.join(", ")
-        ));
+    let open = || run.rows.iter().filter(|row| run.reached(row) == Reached::NotResolved);
+    for (why, has_interval) in
+        [("the target lies within the interval", true), ("too few rounds have no interval", false)]
+    {
+        let of_it = |row: &&FigureRow| {
+            row.paired().is_some_and(|paired| paired.low.is_some()) == has_interval
+        };
+        let names: Vec<&str> = open().filter(of_it).map(|row| row.id).collect();
+        if !names.is_empty() {
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            sentence.push_str(&format!(
+                " {} {verb} not resolved, since {why}: {}.",
+                counted(names.len(), "figure"),
+                names.join(", ")
+            ));
+        }
     }
     if !run.missing.is_empty() {
         sentence.push_str(&format!(" {} not measured.", counted(run.missing.len(), "figure")));
@@ -270,7 +277,7 @@ pub(super) mod tests {
         assert!(!run.passes());
         assert_eq!(
             verdict(&run),
-            "2 figures measured. 1 figure is not resolved, since the interval goes beyond the target: write-tmpfs."
+            "2 figures measured. 1 figure is not resolved, since the target lies within the interval: write-tmpfs."
         );
         let text = render(&run, 80, Paint::Off);
         assert!(text.contains("ratio  x 1.000 [0.900 … 1.300], 7 rounds\n"), "{text}");
@@ -284,6 +291,16 @@ pub(super) mod tests {
             (&figure["paired"]["low"], &figure["paired"]["rounds"]),
             (&0.9.into(), &7.into())
         );
+        assert_eq!(figure["ratio"], run.rows[0].ours.median() / run.rows[0].peer.median());
+        let row = &mut run.rows[0];
+        for side in [&mut row.ours, &mut row.peer] {
+            *side = Samples::default();
+            side.push(1e6);
+            side.end_round();
+        }
+        assert!(!run.passes());
+        let said = verdict(&run);
+        assert!(said.ends_with("since too few rounds have no interval: write-tmpfs."), "{said}");
         run.setting.quick = true;
         assert!(run.passes() && !verdict(&run).contains("not resolved"));
     }

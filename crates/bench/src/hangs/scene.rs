@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -92,7 +92,12 @@ impl HangScene {
             DirBuilder::new().mode(0o700).create(&path).map_err(|error| cannot(&path, error))?;
         }
         toolkits::unpack(scene.scratch.path())?;
-        scene.give(scene.scratch.path())?;
+        // Only what the user's own programs write is his: we work in the directory itself with our rights.
+        scene.show(scene.scratch.path(), 0o755)?;
+        for name in ["home", "run", "files", "late"] {
+            scene.give(&scene.at(name))?;
+        }
+        scene.show(&scene.at("services"), 0o755)?;
         scene.check_user()?;
         let mut display = scene.command("Xvfb");
         display.args(["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"]);
@@ -146,7 +151,7 @@ impl HangScene {
 
     fn start_bus(&mut self) -> Result<(), BenchError> {
         let service = toolkits::compile_service(self.scratch.path())?;
-        self.give(&service)?;
+        self.show(&service, 0o755)?;
         for toolkit in TOOLKITS {
             for (kind, more) in [("Answers", String::new()), ("Starts", format!(" {START_MS}"))] {
                 let name = format!("org.unjank.bench.{kind}_{}", dbus_name(toolkit.id));
@@ -194,7 +199,7 @@ impl HangScene {
     fn start_late(&mut self) {
         let point = self.at("late");
         let started = toolkits::compile_late(self.scratch.path()).and_then(|program| {
-            self.give(&program)?;
+            self.show(&program, 0o755)?;
             let mut command = self.command(&program);
             let said = OwnedProcess::start_saying(command.arg(&point));
             said.map_err(|error| cannot("fusermount3", error))
@@ -215,7 +220,7 @@ impl HangScene {
                 Err(cannot("weston", "it does not run"))
             }
             _ => toolkits::compile(self.scratch.path(), toolkit)
-                .and_then(|program| self.give(&program))
+                .and_then(|program| self.show(&program, 0o755))
                 .and_then(|()| self.rest(toolkit))
                 .map(|program| drop(program.end())),
         };
@@ -359,10 +364,19 @@ impl HangScene {
     fn write(&self, name: &str, text: &str) -> Result<(), BenchError> {
         let path = self.at(name);
         write_new(&path, text.as_bytes()).map_err(|error| cannot(&path, error))?;
-        self.give(&path)
+        self.show(&path, 0o644)
     }
 
-    /// Gives what is at a path to the ordinary user, if there is one.
+    /// Lets the ordinary user, if there is one, read what is at a path, and run or enter it if the mode says so; he cannot change it.
+    pub(super) fn show(&self, path: &Path, mode: u32) -> Result<(), BenchError> {
+        let shown = self
+            .served
+            .as_ref()
+            .map(|_| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)));
+        shown.unwrap_or(Ok(())).map_err(|error| cannot(path, error))
+    }
+
+    /// Gives what is at a path to the ordinary user, if there is one; nothing may be done there with our rights any more.
     pub(super) fn give(&self, path: &Path) -> Result<(), BenchError> {
         let given = self.served.as_ref().map(|served| served.give(path));
         given.unwrap_or(Ok(())).map_err(|error| cannot(path, error))

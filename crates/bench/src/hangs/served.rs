@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,8 +12,8 @@ use sys::scratch::{self, TempDir};
 use super::process::OwnedProcess;
 use crate::lab::{BenchError, cannot};
 
-/// The user of the service: nobody else is it, as with the unit's `DynamicUser=`.
-const SERVICE_USER: u32 = 64_300;
+/// The user of the service, as the unit's `DynamicUser=`: a number that systemd and Debian leave unused, so that nobody else is it.
+const SERVICE_USER: u32 = 61_000;
 /// What the service may, as its unit has it.
 const CAPABILITIES: &str = "-all,+bpf,+perfmon";
 /// Where directories for a service are made.
@@ -120,15 +120,15 @@ impl ServedUser {
         command
     }
 
-    /// Gives a file or a directory with all that is in it to the user.
+    /// Gives a file or a directory with all that is in it to the user. A directory is his last of all, so that he can put nothing
+    /// else in the place of what is in it meanwhile; links are given themselves.
     pub(super) fn give(&self, path: &Path) -> io::Result<()> {
-        chown(path, Some(self.user.user), Some(self.user.group))?;
         if std::fs::symlink_metadata(path)?.is_dir() {
             for entry in std::fs::read_dir(path)? {
                 self.give(&entry?.path())?;
             }
         }
-        Ok(())
+        lchown(path, Some(self.user.user), Some(self.user.group))
     }
 
     /// Returns the user's name.

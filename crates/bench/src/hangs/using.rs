@@ -132,6 +132,7 @@ pub(super) fn using(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     }
     let files = UsedFiles::make(scene)?;
     let counter = toolkits::compile_ticks(&scene.at(""))?;
+    scene.show(&counter, 0o755)?;
     let mut manager = scene.command("openbox");
     manager.env("DISPLAY", scene.display()).stdout(Stdio::null());
     let manager = OwnedProcess::start(&mut manager).map_err(|error| cannot("openbox", error))?;
@@ -324,6 +325,8 @@ impl UsedFiles {
         for number in 0..3000 {
             write_new(&dir.join(format!("directory/{number}.txt")), b"text\n").map_err(failed)?;
         }
+        scene.show(&scene.at("ticks"), 0o755)?;
+        scene.give(&dir)?;
         Ok(UsedFiles { dir })
     }
 
@@ -399,6 +402,7 @@ fn use_once(
 ) -> Result<(), BenchError> {
     let name = program.name;
     DirBuilder::new().create(ticks).map_err(|error| cannot(ticks, error))?;
+    scene.give(ticks)?;
     let mut command = scene.command(name);
     command.args(program.arguments).arg(files.of(program.opens)).stdout(Stdio::null());
     command.env("DISPLAY", scene.display()).env("GDK_BACKEND", "x11").env("QT_QPA_PLATFORM", "xcb");

@@ -17,7 +17,7 @@ use crate::error::{Error, FailureCategory, Verdict};
 ///
 /// Small programs are compiled, and run on a display and a bus of their own; the recorder has a store of its own.
 /// Some causes need root or a cgroup of the user: the rest are measured, and the result says what was left out.
-/// Exits with 0 if every figure reaches its target, 1 if one falls short, 2 on an error.
+/// Exits with 0 if every figure reaches its target, 1 if one falls short or is not resolved, 2 on an error.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: unjank bench hangs --cause sync,lock --toolkit gtk3 --runs 5")]
 pub(super) struct Hangs {
