@@ -35,7 +35,8 @@ const PROGRAMS: usize = 4096;
 pub(crate) struct ForeignPrograms(HashMap<u32, (Vec<u8>, bool)>);
 
 impl ForeignPrograms {
-    /// Returns whether a call of `process` is not the one that has its number here. The program is looked at once.
+    /// Returns whether a call of `process` is not the one that has its number here, or may not be: the program cannot be read. A program
+    /// is looked at until it could be read once.
     pub(crate) fn makes(&mut self, process: u32, call: &BlockedSyscall) -> bool {
         if !call.may_be_foreign() {
             return false;
@@ -46,7 +47,7 @@ impl ForeignPrograms {
         {
             return *is_foreign;
         }
-        let is_foreign = procfs::is_foreign(process);
+        let Ok(is_foreign) = procfs::is_foreign(process) else { return true };
         if self.0.len() >= PROGRAMS {
             self.0.clear();
         }
@@ -211,7 +212,8 @@ fn open(process: u32, thread: u32, name: &str) -> Option<File> {
 #[must_use]
 pub fn blocked_syscall(process: u32, thread: u32) -> Option<BlockedSyscall> {
     let call = ThreadFiles::new(process, thread, FileRetention::Closed).syscall().ok().flatten()?;
-    let is_foreign = call.may_be_foreign() && procfs::is_foreign(process);
+    // What is of 32 bits by its addresses is so unless the program says otherwise.
+    let is_foreign = call.may_be_foreign() && procfs::is_foreign(process).unwrap_or(true);
     (!is_foreign).then_some(call)
 }
 
@@ -261,6 +263,18 @@ mod tests {
         assert_eq!(restarted.named(after), poll);
         let elsewhere = call("restart_syscall", 2);
         assert_eq!(restarted.named(elsewhere), elsewhere);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_read_is_looked_at_again() {
+        let low = BlockedSyscall { number: 3, arguments: [0; 6], sp: 0xffff_0000, ip: 0x804_8000 };
+        let high = BlockedSyscall { ip: 0x7fa1_b2c3_d4e5, ..low };
+        let mut programs = ForeignPrograms::default();
+        // There is no such process, as if its file system did not answer.
+        assert!(programs.makes(u32::MAX, &low) && !programs.makes(u32::MAX, &high));
+        assert!(programs.0.is_empty(), "{programs:?}");
+        assert!(!programs.makes(std::process::id(), &low));
+        assert_eq!(programs.0.len(), 1);
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl<'a> Engine<'a> {
     /// have been in them is not known, so their lengths count from now on.
     pub(super) fn adopt_calls(&mut self) {
         let (root, start_ns) = (self.root, self.now());
-        self.foreign_programs += u64::from(procfs::is_foreign(root));
+        self.foreign_programs += u64::from(procfs::is_surely_foreign(root));
         let mut count = 0_u64;
         for tid in self.tids() {
             let seen = blocked_syscall(root, tid);

@@ -100,11 +100,20 @@ pub(super) fn note_of_adopted(count: u64) -> String {
 }
 
 /// Returns whether a process runs a program of another architecture or word size.
-pub(crate) fn is_foreign(process: u32) -> bool {
+///
+/// # Errors
+///
+/// The program cannot be read: the process has ended, belongs to another user, or its file system does not answer.
+pub(crate) fn is_foreign(process: u32) -> io::Result<bool> {
     // The program may lie on a file system that hangs.
-    let head = process_file::read(process, "exe", 20).unwrap_or_default();
+    let head = process_file::read(process, "exe", 20)?;
     // `EI_CLASS` 1 is 32 bits; x32 is that with the machine of 64 bits.
-    head.len() == 20 && head.starts_with(b"\x7fELF") && head[4] == 1
+    Ok(head.len() == 20 && head.starts_with(b"\x7fELF") && head[4] == 1)
+}
+
+/// Returns whether a process is known to run a program of another architecture or word size.
+pub(crate) fn is_surely_foreign(process: u32) -> bool {
+    is_foreign(process).unwrap_or(false)
 }
 
 /// Returns whether a thread has begun to exit or is gone: it will run nothing of its program any more.
@@ -267,7 +276,8 @@ mod tests {
         assert!(SchedstatFile::open(process, process).unwrap().read().unwrap().cpu_ns > 0);
         assert!(!thread_name(process, process).is_empty());
         assert!(!executable(process).is_empty() && !command_line(process).is_empty());
-        assert!(!is_foreign(process));
+        assert!(!is_foreign(process).unwrap());
+        assert!(is_foreign(u32::MAX).is_err() && !is_surely_foreign(u32::MAX));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use sys::clock::{Clock, SystemClock};
 
 use super::analyzer::StallAnalyzer;
-use super::stall_sampler::{self, FinishedPeriod, SamplerEvent, StackSnapshot};
+use super::stall_sampler::{self, FinishedPeriod, StackSnapshot, StallEvent};
 use super::{WatchEvent, WatchOptions, WatchSummary, WatchTarget};
 use crate::backend::TraceError;
 use crate::call::{StackId, TracedCall};
@@ -57,25 +57,25 @@ struct StallReporter<'a> {
 }
 
 impl StallReporter<'_> {
-    fn handle(&mut self, event: SamplerEvent) {
+    fn handle(&mut self, event: StallEvent) {
         match event {
-            SamplerEvent::Found { process, executable } => {
+            StallEvent::Found { process, executable } => {
                 (self.each)(WatchEvent::Found { process, executable, backend: Backend::Peek });
             }
-            SamplerEvent::Reached(snapshot) => self.unwind(&snapshot),
-            SamplerEvent::Unblocked(finished) => self.report(*finished),
-            SamplerEvent::Changed { process } => {
+            StallEvent::Reached(snapshot) => self.unwind(&snapshot),
+            StallEvent::Unblocked(finished) => self.report(*finished),
+            StallEvent::Changed { process } => {
                 self.stacks.remove(&process);
                 self.analyzer.forget(process);
             }
-            SamplerEvent::Stopped { process, stop } => {
+            StallEvent::Stopped { process, stop } => {
                 let at = self.analyzer.time(stop.from_ns);
                 let summary = &mut self.analyzer.summary;
                 let event = stop.event(process, self.threshold_ns, at, summary);
                 event.into_iter().for_each(&mut *self.each);
             }
-            SamplerEvent::Refused { process } => (self.each)(WatchEvent::Refused { process }),
-            SamplerEvent::Ended { process } => {
+            StallEvent::Refused { process } => (self.each)(WatchEvent::Refused { process }),
+            StallEvent::Ended { process } => {
                 self.stacks.remove(&process);
                 self.analyzer.forget(process);
                 (self.each)(WatchEvent::Ended { process });

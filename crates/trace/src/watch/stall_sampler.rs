@@ -39,7 +39,7 @@ pub(super) const EVENT_CAPACITY: usize = 128;
 
 /// An event of the sampling thread.
 #[derive(Debug)]
-pub(super) enum SamplerEvent {
+pub(super) enum StallEvent {
     /// A process is sampled from now on; it runs this program.
     Found { process: u32, executable: Vec<u8> },
     /// A thread has been blocked for the threshold, and still is.
@@ -88,7 +88,7 @@ pub(super) fn watch(
     options: &WatchOptions,
     stop: &AtomicBool,
     clock: &SystemClock,
-    events: SyncSender<SamplerEvent>,
+    events: SyncSender<StallEvent>,
 ) -> io::Result<u64> {
     let now = || u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
     let threshold = u64::try_from(options.threshold.as_nanos()).unwrap_or(u64::MAX);
@@ -102,18 +102,18 @@ pub(super) fn watch(
             let sampler = Sampler::new(process, SampledThreads::First, threshold);
             samplers.insert(process, (sampler, StopTracker::default()));
             let executable = procfs::executable(process);
-            sender.send(SamplerEvent::Found { process, executable });
+            sender.send(StallEvent::Found { process, executable });
         }
         for process in change.gone {
             if let Some((mut sampler, stops)) = samplers.remove(&process) {
                 // The process may have ended while its thread was blocked, or stopped.
                 sampler.end(&mut sender);
                 if let Some(stop) = stops.open(now()) {
-                    sender.send(SamplerEvent::Stopped { process, stop });
+                    sender.send(StallEvent::Stopped { process, stop });
                 }
             }
             sender.programs.remove(&process);
-            sender.send(SamplerEvent::Ended { process });
+            sender.send(StallEvent::Ended { process });
         }
         if finder.is_over() {
             break;
@@ -121,10 +121,10 @@ pub(super) fn watch(
         samplers.retain(|process, (sampler, stops)| {
             sampler.sample_round(now, &mut sender);
             if let Some(stop) = stops.look(*process, now()) {
-                sender.send(SamplerEvent::Stopped { process: *process, stop });
+                sender.send(StallEvent::Stopped { process: *process, stop });
             }
             if !sampler.is_permitted() {
-                sender.send(SamplerEvent::Refused { process: *process });
+                sender.send(StallEvent::Refused { process: *process });
             }
             sampler.is_permitted()
         });
@@ -135,7 +135,7 @@ pub(super) fn watch(
             sender.finish_period(&period, CallEnd::Running);
         }
         if let Some(stop) = stops.open(now()) {
-            sender.send(SamplerEvent::Stopped { process: *process, stop });
+            sender.send(StallEvent::Stopped { process: *process, stop });
         }
     }
     Ok(sender.lost)
@@ -143,7 +143,7 @@ pub(super) fn watch(
 
 /// Observes the samplers, and sends events to the thread that unwinds and prints.
 struct EventSender {
-    events: SyncSender<SamplerEvent>,
+    events: SyncSender<StallEvent>,
     recorder: TraceRecorder,
     places: ContextLookup,
     foreign: ForeignPrograms,
@@ -157,7 +157,7 @@ struct EventSender {
 }
 
 impl EventSender {
-    fn new(events: SyncSender<SamplerEvent>, clock: &SystemClock) -> EventSender {
+    fn new(events: SyncSender<StallEvent>, clock: &SystemClock) -> EventSender {
         EventSender {
             events,
             recorder: TraceRecorder::new(Backend::Peek, Vec::new(), clock.now()),
@@ -172,12 +172,12 @@ impl EventSender {
     }
 
     /// Sends a rare event, which must arrive; waits while the channel is full.
-    fn send(&mut self, event: SamplerEvent) {
+    fn send(&mut self, event: StallEvent) {
         self.is_disconnected |= self.events.send(event).is_err();
     }
 
     /// Sends an event unless the channel is full, and returns whether it was sent.
-    fn try_send(&mut self, event: SamplerEvent) -> bool {
+    fn try_send(&mut self, event: StallEvent) -> bool {
         match self.events.try_send(event) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => false,
@@ -195,7 +195,7 @@ impl EventSender {
         let target =
             target.filter(|_| period.details.is_some_and(|details| details.stack.is_some()));
         let finished = FinishedPeriod { period: *period, outcome, copy, target };
-        if !self.try_send(SamplerEvent::Unblocked(Box::new(finished))) {
+        if !self.try_send(StallEvent::Unblocked(Box::new(finished))) {
             self.lost += 1;
         }
     }
@@ -224,7 +224,7 @@ impl SamplerObserver for EventSender {
             let registers = KnownRegisters::new(syscall.ip, syscall.sp);
             let snapshot = StackSnapshot { number: self.copies, process, thread, registers, bytes };
             // If the channel is full, the stall is reported without its callers.
-            self.try_send(SamplerEvent::Reached(Box::new(snapshot)));
+            self.try_send(StallEvent::Reached(Box::new(snapshot)));
         }
         if self.recorder.recording().targets.len() > CACHED_STACKS {
             let began = self.recorder.recording().began;
@@ -254,13 +254,13 @@ impl SamplerObserver for EventSender {
         if !executable.is_empty() && self.programs.get(&process) != Some(&executable) {
             self.programs.insert(process, executable);
             self.places.forget(process);
-            self.send(SamplerEvent::Changed { process });
+            self.send(StallEvent::Changed { process });
         }
     }
 
     fn on_thread_gone(&mut self, process: u32, thread: u32) {
         self.places.forget(process);
         self.targets.remove(&thread);
-        self.send(SamplerEvent::Changed { process });
+        self.send(StallEvent::Changed { process });
     }
 }

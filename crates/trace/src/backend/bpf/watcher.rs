@@ -171,7 +171,7 @@ impl<'a> Watcher<'a> {
     pub(super) fn know_threads(&mut self) {
         let mut adopted = 0_u64;
         // Those that are executed from now on the kernel's programs count.
-        let foreign = u64::from(procfs::is_foreign(self.root));
+        let foreign = u64::from(procfs::is_surely_foreign(self.root));
         self.model.recorder.recording().foreign_calls += foreign;
         for thread in procfs::threads(self.root).unwrap_or_default() {
             let name = procfs::thread_name(self.root, thread);

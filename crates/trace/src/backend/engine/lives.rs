@@ -54,7 +54,7 @@ impl Engine<'_> {
         let runs = self.recorder.process(process);
         runs.executable = procfs::executable(process);
         runs.command = procfs::command_line(process);
-        self.foreign_programs += u64::from(procfs::is_foreign(process));
+        self.foreign_programs += u64::from(procfs::is_surely_foreign(process));
     }
 
     /// Records the calls that a thread has entered and will not complete.

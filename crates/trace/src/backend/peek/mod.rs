@@ -128,7 +128,7 @@ fn record(
     let process = recorder.process(root);
     process.executable = procfs::executable(root);
     process.command = procfs::command_line(root);
-    recorder.recording().foreign_calls += u64::from(procfs::is_foreign(root));
+    recorder.recording().foreign_calls += u64::from(procfs::is_surely_foreign(root));
     let mut observer = RecordingObserver {
         calls: &options.calls,
         stacks: options.stacks,
@@ -268,7 +268,8 @@ impl SamplerObserver for RecordingObserver<'_> {
         let known = self.recorder.process(process);
         if is_new {
             known.start_ns = at_ns;
-            self.recorder.recording().foreign_calls += u64::from(procfs::is_foreign(process));
+            self.recorder.recording().foreign_calls +=
+                u64::from(procfs::is_surely_foreign(process));
         }
         let known = self.recorder.process(process);
         if thread == process {
@@ -286,7 +287,8 @@ impl SamplerObserver for RecordingObserver<'_> {
             let known = self.recorder.process(process);
             known.executable = executable;
             known.command = procfs::command_line(process);
-            self.recorder.recording().foreign_calls += u64::from(procfs::is_foreign(process));
+            self.recorder.recording().foreign_calls +=
+                u64::from(procfs::is_surely_foreign(process));
         }
     }
 
