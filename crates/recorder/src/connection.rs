@@ -33,6 +33,8 @@ const RINGS: [u32; 2] = [64 << 10, 8 << 20];
 const PACE: u32 = 2000;
 /// See `PACE`.
 const PACE_PERIOD: Duration = Duration::from_secs(1);
+/// How often it is looked whether a caller who is served no more has received what was sent.
+const UNREAD: Duration = Duration::from_millis(100);
 /// The most records that are put into messages before a request is looked for.
 const RECORDS_AT_ONCE: usize = 1024;
 
@@ -128,6 +130,13 @@ enum Awaited {
     Room,
     /// Nothing but the end.
     Nothing,
+}
+
+/// Does nothing for a while; a signal may end it early.
+fn pause(time: Duration) {
+    let time = Timespec::try_from(time).unwrap_or_default();
+    // It fails only if a signal ends it.
+    let _ = poll(&mut [], Some(&time));
 }
 
 fn refused(kind: RefusalKind, text: impl Into<String>) -> Reply {
@@ -301,7 +310,34 @@ impl<'s> Connection<'s> {
                         return Err(ConnectionEnd::Idle);
                     }
                 }
+                // Others read nothing. The service goes on without another descriptor on its way, and this caller has no event.
+                Err(error)
+                    if passed.is_some()
+                        && error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error()) =>
+                {
+                    return self.send(&Reply::Failed(Errno::AGAIN.raw_os_error()));
+                }
                 Err(_) => return Err(ConnectionEnd::Gone),
+            }
+        }
+    }
+
+    /// Says whether something that was sent was not received.
+    fn has_unread(&self) -> bool {
+        socket::has_unread(&self.socket).unwrap_or(false)
+    }
+
+    /// Ends the session, and waits until what was sent was received or cannot be any more: descriptors on their way count against the
+    /// service's own open files, also when the connection is over, and the caller's quota has to hold them together.
+    fn end(&mut self) {
+        let had_hangs =
+            matches!(&self.session, Some(OpenSession { work: SessionWork::Hangs(_), .. }));
+        self.session = None;
+        if had_hangs {
+            // The caller sees the end behind what he has not read.
+            let _ = socket::hang_up(&self.socket);
+            while self.has_unread() {
+                pause(UNREAD);
             }
         }
     }
@@ -588,7 +624,6 @@ pub(crate) fn serve(socket: OwnedFd, caller: Caller, shared: &Shared<'_>, share:
     let mut connection = Connection::new(socket, caller, shared);
     let end = connection.serve();
     let had_session = connection.session.is_some();
-    drop(connection);
     let why = match &end {
         ConnectionEnd::Gone if !had_session => None,
         ConnectionEnd::Gone => Some("ended".to_owned()),
@@ -600,5 +635,7 @@ pub(crate) fn serve(socket: OwnedFd, caller: Caller, shared: &Shared<'_>, share:
     if let Some(why) = why {
         (shared.log)(&format!("the connection of user {user} (process {process}) {why}"));
     }
+    connection.end();
+    drop(connection);
     drop(share);
 }

@@ -52,19 +52,28 @@ enum SampleFilter {
 }
 
 impl EventHandout {
-    /// Says whether one more event may be handed out `now`, and counts it. `are_received` says that nothing is on its way to the caller.
-    pub(crate) fn take(&mut self, now: Duration, are_received: bool) -> bool {
+    /// Says whether one more descriptor may be on its way. `are_received` says that none is.
+    pub(crate) fn has_room(&mut self, are_received: bool) -> bool {
         if are_received {
             self.in_flight = 0;
         }
+        self.in_flight < IN_FLIGHT
+    }
+
+    /// Counts a descriptor that is about to be sent.
+    pub(crate) fn count_sent(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// Says whether one more event may be opened `now`, and counts it, whatever becomes of it.
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
         if now.saturating_sub(self.since) >= HANDOUT_PERIOD {
             (self.handed, self.since) = (0, now);
         }
-        if self.handed >= HANDOUTS || self.in_flight >= IN_FLIGHT {
+        if self.handed >= HANDOUTS {
             return false;
         }
         self.handed += 1;
-        self.in_flight += 1;
         true
     }
 
@@ -114,12 +123,16 @@ mod tests {
     fn a_caller_who_reads_nothing_or_asks_without_end_gets_no_more() {
         let mut handout = EventHandout::default();
         let now = Duration::from_secs(100);
-        let taken = (0..100).filter(|_| handout.take(now, false)).count();
-        assert_eq!(taken, usize::try_from(IN_FLIGHT).unwrap());
-        assert!(handout.take(now, true), "he has read all of it");
-        let taken = (0..10_000).filter(|_| handout.take(now, true)).count();
-        assert_eq!(taken, usize::try_from(HANDOUTS - IN_FLIGHT - 1).unwrap());
-        assert!(!handout.take(now + HANDOUT_PERIOD / 2, true));
-        assert!(handout.take(now + HANDOUT_PERIOD, true));
+        let mut sent = 0;
+        while handout.has_room(false) {
+            handout.count_sent();
+            sent += 1;
+        }
+        assert_eq!(sent, IN_FLIGHT);
+        assert!(handout.has_room(true), "he has read all of it");
+        let taken = (0..10_000).filter(|_| handout.take(now)).count();
+        assert_eq!(taken, usize::try_from(HANDOUTS).unwrap());
+        assert!(!handout.take(now + HANDOUT_PERIOD / 2));
+        assert!(handout.take(now + HANDOUT_PERIOD));
     }
 }

@@ -15,7 +15,7 @@ use trace::backend::bpf::session::WatchStart;
 
 use crate::stage::{ANN, BOB, LONG, Stage, say};
 
-fn connected() -> OwnedFd {
+pub(crate) fn connected() -> OwnedFd {
     socket::connect_to(&crate::stage::socket()).unwrap()
 }
 
@@ -27,9 +27,13 @@ fn answer(connection: &OwnedFd) -> Option<Reply> {
     (length > 0).then(|| Reply::read(&buffer[..length]).unwrap())
 }
 
-fn ask(connection: &OwnedFd, request: &Request) -> Option<Reply> {
-    socket::send(connection, &request.write(), None, Full::Wait).unwrap();
-    answer(connection)
+/// Asks, and returns the answer; what comes by itself is left out.
+pub(crate) fn ask(connection: &OwnedFd, request: &Request) -> Option<Reply> {
+    // Who is refused at once has been answered already.
+    let _ = socket::send(connection, &request.write(), None, Full::Wait);
+    std::iter::repeat_with(|| answer(connection))
+        .find(|reply| !matches!(reply, Some(Reply::Records(_))))
+        .flatten()
 }
 
 fn order() -> TraceOrder {

@@ -1,8 +1,9 @@
 //! Entry and exit of calls.
 
 use super::account::{LARGEST_ERROR, Source};
-use super::{FOREIGN_CALL, ProgramPlan, WatchedThreads, frame, registers};
+use super::{ProgramPlan, WatchedThreads, frame, registers};
 use crate::layout::{CALLS, filter, shared, table, thread};
+use sys::bpf::FOREIGN_CALL;
 use sys::bpf::assembler::{Assembler, Helper, JumpCondition, Operation, Register, Size};
 
 use Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};

@@ -151,10 +151,6 @@ mod frame {
     pub(super) const SHORT: i16 = -96;
 }
 
-/// `TS_COMPAT` in the status of a thread: its call is one of 32-bit code. Programs of 64 bits can make such calls, too, by
-/// `int 0x80`.
-const FOREIGN_CALL: i32 = 2;
-
 /// Offsets in `struct pt_regs` of x86-64, which is part of the kernel's interface.
 mod registers {
     pub(super) const ORIGINAL_AX: i16 = 120;

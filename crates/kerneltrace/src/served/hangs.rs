@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use sys::perf::SamplerEvent;
 
 use super::hang_messages::{HangReply, HangRequest};
@@ -148,7 +149,7 @@ impl ServedHangSession {
     ///
     /// # Errors
     ///
-    /// `NotFound`: the process is not marked, has ended or is not the caller's any more. `PermissionDenied`: the kernel opens none for
+    /// `NotFound`: the process is not marked, has ended, or is not the caller's any more. `PermissionDenied`: the kernel opens none for
     /// the service. `WouldBlock`: too many were opened lately. Else the session was ended, or as `perf_event_open(2)`.
     pub fn event(&mut self, process: u32, event: SamplerEvent) -> io::Result<OwnedFd> {
         match self.connection.ask(&Request::Hangs(HangRequest::Event { process, event })) {
@@ -161,6 +162,9 @@ impl ServedHangSession {
                 if error.raw_os_error().is_none()
                     && error.get_ref().is_some_and(|it| it.is::<Refusal>()) =>
             {
+                Err(io::Error::new(io::ErrorKind::NotFound, error))
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {
                 Err(io::Error::new(io::ErrorKind::NotFound, error))
             }
             Err(error) => Err(error),

@@ -142,26 +142,43 @@ pub struct WorkTracer {
     _began: Map,
     _room: Map,
     /// The numbers of rings in place of their addresses.
-    rings: HashMap<u64, u64>,
+    rings: RingNumbers,
     /// What this kernel does not tell.
     unseen: Vec<String>,
 }
 
-/// The most rings that are told apart.
+/// The most rings that are told apart at a time.
 const RINGS: usize = 4096;
 
-/// Puts the number of a ring in place of its address.
-fn hide_ring(record: &mut [u8], rings: &mut HashMap<u64, u64>) {
-    let at = usize::from(record::RING.unsigned_abs());
-    let Some(address) = record.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) else {
-        return;
-    };
-    if rings.len() >= RINGS {
-        rings.clear();
+/// Numbers of rings, which stand for their addresses: no two rings have had the same one.
+#[derive(Debug, Default)]
+struct RingNumbers {
+    numbers: HashMap<u64, u64>,
+    next: u64,
+}
+
+impl RingNumbers {
+    /// Returns the number of the ring at an address.
+    fn of(&mut self, address: u64) -> u64 {
+        if let Some(number) = self.numbers.get(&address) {
+            return *number;
+        }
+        if self.numbers.len() >= RINGS {
+            self.numbers.clear();
+        }
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.numbers.insert(address, number);
+        number
     }
-    let next = u64::try_from(rings.len()).unwrap_or(u64::MAX);
-    let number = *rings.entry(u64::from_ne_bytes(*address)).or_insert(next);
-    *address = number.to_ne_bytes();
+
+    /// Puts the number of a ring in place of its address.
+    fn hide(&mut self, record: &mut [u8]) {
+        let at = usize::from(record::RING.unsigned_abs());
+        if let Some(address) = record.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+            *address = self.of(u64::from_ne_bytes(*address)).to_ne_bytes();
+        }
+    }
 }
 
 /// Returns whether the machine has a swap.
@@ -242,7 +259,7 @@ impl WorkTracer {
             ring,
             _began: map(MapKind::Hash, "unjank_kbegan", 8, began::SIZE, workers)?,
             _room: map(MapKind::PerCpuArray, "unjank_kroom", 4, room::SIZE, room::COUNT)?,
-            rings: HashMap::new(),
+            rings: RingNumbers::default(),
             unseen: Vec::new(),
         };
         let plan = WorkPlan {
@@ -384,7 +401,7 @@ impl WorkTracer {
         let WorkTracer { ring, rings, .. } = self;
         ring.offer(most, |bytes| {
             let mut record = bytes.to_vec();
-            hide_ring(&mut record, rings);
+            rings.hide(&mut record);
             each(&record)
         })
     }
@@ -441,20 +458,21 @@ mod tests {
     #[test]
     fn a_ring_has_a_number_in_place_of_its_address() {
         let at = usize::from(record::RING.unsigned_abs());
-        let mut rings = HashMap::new();
+        let mut rings = RingNumbers::default();
         let mut told = |address: u64| {
             let mut bytes = vec![7; usize::from(record::DATA.unsigned_abs())];
             bytes[at..at + 8].copy_from_slice(&address.to_ne_bytes());
-            hide_ring(&mut bytes, &mut rings);
+            rings.hide(&mut bytes);
             assert!(bytes[..at].iter().chain(&bytes[at + 8..]).all(|byte| *byte == 7));
             u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
         };
         const FIRST: u64 = 0xffff_8880_1234_5000;
         assert_eq!([told(FIRST), told(FIRST + 4096), told(FIRST)], [0, 1, 0]);
-        for ring in 0..100_000 {
-            assert!(told(FIRST + 64 * ring) <= RINGS as u64);
+        // However many there are, no two have the same number.
+        for ring in 2..100_000 {
+            assert_eq!(told(FIRST + 4096 * ring), ring);
         }
         // A torn record is left as it is.
-        hide_ring(&mut [1; 8], &mut HashMap::new());
+        RingNumbers::default().hide(&mut [1; 8]);
     }
 }

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use hangs::kernel::{EventWaitKind, HangPrograms, ThreadMarker};
 use kernelwork::kernel::WorkTracer;
+use report::error::chain;
 use rustix::io::Errno;
 use sys::clock::Clock;
 use sys::perf::{PausedEvent, SamplerEvent};
-use sys::{pidfd, socket};
+use sys::pidfd;
 use trace::backend::bpf::served::hang_messages::{HangReply, HangRequest, WAITS_AT_ONCE};
 use trace::backend::bpf::served::protocol::Reply;
 use wakeups::kernel::WakeupTracer;
 
-use super::{Connection, ConnectionEnd, OpenSession, SessionWork, answer, failed, no_session};
+use super::{
+    Connection, ConnectionEnd, OpenSession, SessionWork, answer, failed, no_session, pause,
+};
 use crate::caller::{Caller, is_ending};
 use crate::events::{EventHandout, is_needed};
 use crate::quota::SessionKind;
@@ -36,29 +39,74 @@ const SHORTEST_OPERATION: u64 = 10_000;
 /// The least time between two beginnings to record who wakes whom, or operations: to attach programs stops all processors for a moment.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(200);
 
+/// How long a caller who reads may take to receive descriptors: so many times a moment.
+const MOMENTS: u32 = 20;
+/// See `MOMENTS`.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// The programs of a session.
 pub(super) struct HangSession {
     // It goes first: it uses a map of the others.
-    operations: FollowedOperations,
+    /// Those that record operations of `io_uring`.
+    operations: FollowedPrograms<WorkTracer>,
     programs: HangPrograms,
     events: EventHandout,
-    /// Those that record who wakes whom, once they were wanted.
-    wakeups: Option<WakeupTracer>,
-    /// Since when they record, or recorded last.
-    followed: Option<Duration>,
-    /// Whether the kernel does not take them, which is in the log.
-    cannot_follow: bool,
+    /// Those that record who wakes whom.
+    wakeups: FollowedPrograms<WakeupTracer>,
 }
 
-/// The programs that record operations of `io_uring`.
-#[derive(Debug, Default)]
-struct FollowedOperations {
+/// Programs that record only while the client wants it.
+#[derive(Debug)]
+struct FollowedPrograms<T> {
     /// None until they were wanted, and where the kernel does not take them.
-    tracer: Option<WorkTracer>,
-    /// Since when they record, or recorded last.
-    followed: Option<Duration>,
+    tracer: Option<T>,
+    /// When they began to record the last time.
+    began: Option<Duration>,
     /// Whether the kernel does not take them, which is in the log.
     is_refused: bool,
+}
+
+impl<T> Default for FollowedPrograms<T> {
+    fn default() -> FollowedPrograms<T> {
+        FollowedPrograms { tracer: None, began: None, is_refused: false }
+    }
+}
+
+impl<T> FollowedPrograms<T> {
+    /// Returns the programs, which are to record or not to; they are loaded the first time, and record then.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: it is too soon to begin again. `EOPNOTSUPP`: the kernel does not take them, of which `log` is told the reason once.
+    fn get(
+        &mut self,
+        is_on: bool,
+        clock: &dyn Clock,
+        load: impl FnOnce() -> Result<T, String>,
+        log: impl FnOnce(&str),
+    ) -> Result<&mut T, Errno> {
+        if is_on {
+            let now = clock.monotonic();
+            if self.began.is_some_and(|at| now.saturating_sub(at) < FOLLOW_AGAIN) {
+                return Err(Errno::AGAIN);
+            }
+            self.began = Some(now);
+        }
+        if self.tracer.is_none() && !self.is_refused {
+            match load() {
+                Ok(tracer) => {
+                    self.tracer = Some(tracer);
+                    // To load them takes a while.
+                    self.began = Some(clock.monotonic());
+                }
+                Err(why) => {
+                    self.is_refused = true;
+                    log(&why);
+                }
+            }
+        }
+        self.tracer.as_mut().ok_or(Errno::OPNOTSUPP)
+    }
 }
 
 /// What is sent in messages of records.
@@ -73,7 +121,7 @@ impl HangSession {
     fn take(&mut self, what: TakenRecords, each: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
         match what {
             TakenRecords::Waits => {
-                let Some(tracer) = &mut self.wakeups else { return Ok(0) };
+                let Some(tracer) = &mut self.wakeups.tracer else { return Ok(0) };
                 tracer.offer(usize::MAX, each);
                 tracer.lost()
             }
@@ -88,18 +136,6 @@ impl HangSession {
     /// As [`Ring::offer`](sys::bpf::Ring::offer).
     pub(super) fn offer(&mut self, most: usize, each: impl FnMut(&[u8]) -> bool) -> usize {
         self.programs.ring.offer(most, each)
-    }
-
-    /// Records who wakes whom, or stops it.
-    fn follow(&mut self, is_on: bool) -> io::Result<()> {
-        match &mut self.wakeups {
-            Some(tracer) if is_on => tracer.resume(),
-            Some(tracer) => {
-                tracer.pause();
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 }
 
@@ -163,71 +199,53 @@ impl Connection<'_> {
         self.send(&reply)
     }
 
+    /// Records who wakes whom, or stops it.
     fn follow(&mut self, is_on: bool) -> Reply {
-        let (owner, user, clock) = (self.caller.owner(), self.caller.user, &self.shared.clock);
-        let now = clock.monotonic();
+        let (owner, user, shared) = (self.caller.owner(), self.caller.user, self.shared);
         let Some(session) = self.hangs() else { return no_session() };
-        if is_on {
-            if session.followed.is_some_and(|at| now.saturating_sub(at) < FOLLOW_AGAIN) {
-                return Reply::Failed(Errno::AGAIN.raw_os_error());
-            }
-            session.followed = Some(now);
-        }
         // It is about all threads of the user, and not only about those that were marked.
-        if session.cannot_follow || !Caller::may_trace_all_his_own() {
+        if !Caller::may_trace_all_his_own() {
             return Reply::Failed(Errno::OPNOTSUPP.raw_os_error());
         }
-        if session.wakeups.is_none() && is_on {
-            match WakeupTracer::load_of(owner, SHORTEST) {
-                Ok(tracer) => {
-                    session.wakeups = Some(tracer);
-                    // To load them takes a while.
-                    session.followed = Some(clock.monotonic());
-                }
-                Err(error) => {
-                    session.cannot_follow = true;
-                    (self.shared.log)(&format!("user {user}: {}", report::error::chain(&error)));
-                    return Reply::Failed(Errno::OPNOTSUPP.raw_os_error());
-                }
-            }
+        let is_new = session.wakeups.tracer.is_none();
+        if is_new && !is_on {
             return Reply::Done;
         }
-        answer(session.follow(is_on))
+        let load = || WakeupTracer::load_of(owner, SHORTEST).map_err(|error| chain(&error));
+        let log = |why: &str| (shared.log)(&format!("user {user}: {why}"));
+        match session.wakeups.get(is_on, &shared.clock, load, log) {
+            Err(number) => Reply::Failed(number.raw_os_error()),
+            Ok(_) if is_new => Reply::Done,
+            Ok(tracer) if is_on => answer(tracer.resume()),
+            Ok(tracer) => {
+                tracer.pause();
+                Reply::Done
+            }
+        }
     }
 
-    /// Records operations of `io_uring` of the marked processes, or stops it; the programs are loaded the first time.
+    /// Records operations of `io_uring` of the marked processes, or stops it; the programs are loaded the first time, also to say whether
+    /// the kernel takes them.
     fn follow_operations(&mut self, is_on: bool) -> Reply {
-        let (owner, user, clock) = (self.caller.owner(), self.caller.user, &self.shared.clock);
-        let now = clock.monotonic();
-        let log = self.shared.log;
+        let (owner, user, shared) = (self.caller.owner(), self.caller.user, self.shared);
         let Some(session) = self.hangs() else { return no_session() };
-        let followed = &mut session.operations;
-        if is_on {
-            if followed.followed.is_some_and(|at| now.saturating_sub(at) < FOLLOW_AGAIN) {
-                return Reply::Failed(Errno::AGAIN.raw_os_error());
+        let is_new = session.operations.tracer.is_none();
+        let marked = session.programs.marker.marked();
+        let load = || {
+            let marked = marked.ok_or("the marked threads are in no map")?;
+            let tracer = WorkTracer::load_operations_of(owner, marked, SHORTEST_OPERATION)
+                .map_err(|error| chain(&error))?;
+            match tracer.unseen() {
+                [] => Ok(tracer),
+                unseen => Err(unseen.join("; ")),
             }
-            followed.followed = Some(now);
-        }
-        if followed.tracer.is_none() && !followed.is_refused {
-            let loaded = match session.programs.marker.marked() {
-                Some(marked) => WorkTracer::load_operations_of(owner, marked, SHORTEST_OPERATION),
-                None => return Reply::Failed(Errno::OPNOTSUPP.raw_os_error()),
-            };
-            match loaded {
-                Ok(mut tracer) => {
-                    tracer.pause();
-                    followed.tracer = Some(tracer);
-                }
-                Err(error) => {
-                    followed.is_refused = true;
-                    log(&format!("user {user}: {}", report::error::chain(&error)));
-                }
-            }
-        }
-        match &mut followed.tracer {
-            None => Reply::Failed(Errno::OPNOTSUPP.raw_os_error()),
-            Some(tracer) if is_on => answer(tracer.resume()),
-            Some(tracer) => {
+        };
+        let log = |why: &str| (shared.log)(&format!("user {user}: {why}"));
+        match session.operations.get(is_on, &shared.clock, load, log) {
+            Err(number) => Reply::Failed(number.raw_os_error()),
+            Ok(_) if is_new && is_on => Reply::Done,
+            Ok(tracer) if is_on => answer(tracer.resume()),
+            Ok(tracer) => {
                 tracer.pause();
                 Reply::Done
             }
@@ -280,12 +298,10 @@ impl Connection<'_> {
         };
         self.session = Some(OpenSession {
             work: SessionWork::Hangs(Box::new(HangSession {
-                operations: FollowedOperations::default(),
+                operations: FollowedPrograms::default(),
                 programs,
                 events: EventHandout::default(),
-                wakeups: None,
-                followed: None,
-                cannot_follow: false,
+                wakeups: FollowedPrograms::default(),
             })),
             rest: REST,
             gather: Duration::ZERO,
@@ -300,7 +316,7 @@ impl Connection<'_> {
         let failed_with = |number: Errno| Reply::Failed(number.raw_os_error());
         let (owner, user) = (self.caller.owner(), self.caller.user);
         let now = self.shared.clock.monotonic();
-        let are_received = !socket::has_unread(&self.socket).unwrap_or(true);
+        let may_send = self.may_send_event();
         let Some(session) = self.hangs() else { return Err(no_session()) };
         let state = session.programs.marker.state_bytes(process);
         if !state.is_ok_and(|state| state.is_some()) {
@@ -309,11 +325,11 @@ impl Connection<'_> {
         if !is_needed(event) {
             return Err(failed_with(Errno::INVAL));
         }
-        if !session.events.take(now, are_received) {
+        if !may_send || !session.events.take(now) {
             return Err(failed_with(Errno::AGAIN));
         }
         if let Err(error) = session.events.load_filter(owner) {
-            (self.shared.log)(&format!("user {user}: {}", report::error::chain(&error)));
+            (self.shared.log)(&format!("user {user}: {}", chain(&error)));
         }
         // Held, so that its number is no other process's meanwhile.
         let held = pidfd::open(process).map_err(|_| failed_with(Errno::SRCH))?;
@@ -326,7 +342,22 @@ impl Connection<'_> {
             return Err(failed_with(Errno::SRCH));
         }
         let Some(session) = self.hangs() else { return Err(no_session()) };
-        session.events.begin(paused).map_err(|error| failed(&error))
+        let event = session.events.begin(paused).map_err(|error| failed(&error))?;
+        session.events.count_sent();
+        Ok(event)
+    }
+
+    /// Says whether one more descriptor may be on its way to the caller. One who reads has taken the earlier ones within moments.
+    fn may_send_event(&mut self) -> bool {
+        for _ in 0..MOMENTS {
+            let are_received = !self.has_unread();
+            let Some(session) = self.hangs() else { return false };
+            if session.events.has_room(are_received) {
+                return true;
+            }
+            pause(MOMENT);
+        }
+        false
     }
 
     fn mark(&mut self, process: u32, wait: Option<[u64; 3]>) -> Reply {

@@ -158,6 +158,13 @@ impl Stage {
         links.filter(|link| link.to_string_lossy().contains("bpf-prog")).count()
     }
 
+    /// How many connections the service has, beside the socket at which it listens.
+    pub(crate) fn connections(&self) -> usize {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", self.service.id())).unwrap();
+        let links = links.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count() - 1
+    }
+
     /// Returns a command as a user, in the group of those who are served.
     pub(crate) fn command_of(&self, user: u32, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
@@ -345,6 +352,7 @@ fn act() {
         "hold" => crate::limits::hold(),
         "flood" => crate::limits::flood(),
         "crowd" => crate::limits::crowd(),
+        "hoard" => crate::events::hoard(),
         "garbage" => crate::hostile::garbage(),
         "record" => crate::hangs::record_hangs(),
         "events" => crate::events::events(),

@@ -25,6 +25,10 @@ pub use map::{Map, MapKind, SharedMap};
 pub use program::{AttachError, AttachedPrograms, BpfProgram, Instruction, ProgramKind, Refused};
 pub use ring::Ring;
 
+/// `TS_COMPAT` in `thread_info.status` of a thread: it is in a call of 32-bit code, whose number means another call. Programs of 64 bits
+/// can make such calls, too, by `int 0x80`.
+pub const FOREIGN_CALL: i32 = 2;
+
 /// Returns the clock that programs in the kernel read, `CLOCK_MONOTONIC` without what a time namespace adds to it, in nanoseconds.
 #[must_use]
 pub fn clock_ns() -> u64 {

@@ -7,7 +7,7 @@ use sys::bpf::assembler::{
     AssembleError, Assembler, Helper, JumpCondition, Label, Operation, Register, Size,
 };
 use sys::bpf::owner::OwnerPlan;
-use sys::bpf::{Instruction, SharedMap};
+use sys::bpf::{FOREIGN_CALL, Instruction, SharedMap};
 
 use super::layout::{FUNCTIONS, SOURCES, processor, record, shared, source, thread};
 use super::offsets::SchedulerOffsets;
@@ -30,8 +30,6 @@ const SOFT_INTERRUPTS: [(i32, i32); 5] = [
     (4, source::DISK),
     (8, source::TIMER),
 ];
-/// `TS_COMPAT`: the thread is in a call of 32-bit code, whose number means another one.
-const FOREIGN_CALL: i32 = 2;
 /// Where `struct pt_regs` of x86-64 has the number of the system call.
 const CALL_REGISTER: i16 = 120;
 
