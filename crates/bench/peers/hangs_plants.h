@@ -206,7 +206,8 @@ plant_mapped (int ms)
   return NULL;
 }
 
-/* In a group of processes with less memory than the file has: each page that is read has to push out another. */
+/* In a group of processes with less memory than the file has: each page that is read has to push out another. Nothing is read ahead:
+   where a disk reads megabytes at once, the pages that it has yet to read would fill the group, and the kernel end the program. */
 static PLANT const char *
 plant_reclaim (int ms)
 {
@@ -215,10 +216,10 @@ plant_reclaim (int ms)
   char *bytes = (char *) mmap (NULL, COLD_BYTES, PROT_READ, MAP_SHARED, file, 0);
   volatile char sum = 0;
 
-  posix_fadvise (file, 0, 0, POSIX_FADV_NORMAL);
   close (file);
   if (bytes == MAP_FAILED)
     return "its file cannot be mapped";
+  madvise (bytes, COLD_BYTES, MADV_RANDOM);
   for (int64_t place = 0; plants_now () < end; place = (place + PAGE) % COLD_BYTES)
     sum = (char) (sum + ((volatile char *) bytes)[place]);
   munmap (bytes, COLD_BYTES);
