@@ -639,7 +639,9 @@ static gboolean unjank_list_model_take(UnjankListModel *model)
             if (!model->reading)
                 unjank_list_model_note(model, &event);
         }
-        if (more > 0 && event.type == UNJANK_FAILED)
+        /* Changes that others make on a network file system are not told; that is no failure of the rows. */
+        if (more > 0 && event.type == UNJANK_FAILED &&
+            !(event.step == UNJANK_STEP_FOLLOW && event.error == -EOPNOTSUPP))
             model->failure = event.error;
         /* Whoever reads is gone: the rows are not all of the directory, or no changes follow. */
         if (more < 0)

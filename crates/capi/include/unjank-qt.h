@@ -319,7 +319,8 @@ private:
                 m_named = m_time.elapsed();
             if (m_first < 0)
                 m_first = m_time.elapsed();
-            if (event.type == UNJANK_FAILED)
+            /* Changes that others make on a network file system are not told; that is no failure of the rows. */
+            if (event.type == UNJANK_FAILED && !(event.step == UNJANK_STEP_FOLLOW && event.error == -EOPNOTSUPP))
                 m_error = QString::fromLocal8Bit(strerror(-event.error));
             if (event.type == UNJANK_ATTRIBUTES && !m_reading)
                 tell(event);

@@ -156,7 +156,10 @@ enum {
     UNJANK_STEP_READ = 2,      /**< its names were read */
     UNJANK_STEP_REPEATS = 3,   /**< it gave the same names again and again */
     UNJANK_STEP_TOO_LARGE = 4, /**< it has more entries than the options allow */
-    UNJANK_STEP_FOLLOW = 5,    /**< its changes cannot be followed */
+    /** Its changes cannot be followed. With -EOPNOTSUPP they are, but for those
+     *  that are made without this system's kernel: on a network file system by
+     *  another machine, or in /proc. Nothing is missing in what was listed. */
+    UNJANK_STEP_FOLLOW = 5,
     UNJANK_STEP_GONE = 6       /**< it was removed, moved or unmounted */
 };
 
@@ -167,7 +170,11 @@ typedef struct unjank_event {
     uint32_t first; /**< the first entry, where ids is NULL */
     uint32_t count; /**< how many entries */
     uint32_t step;  /**< of UNJANK_FAILED: UNJANK_STEP_OPEN ... */
-    int32_t error;  /**< of UNJANK_FAILED: a negative errno */
+    /** Of UNJANK_FAILED: a negative errno. Where the system reported none,
+     *  -ELOOP stands for UNJANK_STEP_REPEATS, -EOVERFLOW for
+     *  UNJANK_STEP_TOO_LARGE, -ENOENT for UNJANK_STEP_GONE and -EIO for
+     *  UNJANK_STEP_FOLLOW. */
+    int32_t error;
     uint32_t reserved;
     /** count ids, or NULL: first, first + 1 ... Lent until the next call of
      *  unjank_listing_next(). */

@@ -232,8 +232,8 @@ impl OpenIndex {
         };
         let question = |index: &Index| {
             let found = wanted.find(index, value, &self.sources);
-            let is_one =
-                matches!(wanted, Wanted::AppById | Wanted::AppsForType | Wanted::PluginById);
+            // Any other plugin may have come to have this identifier meanwhile.
+            let is_one = matches!(wanted, Wanted::AppById | Wanted::AppsForType);
             let basis = match (is_one && !found.is_empty(), wanted.is_of_plugins()) {
                 (true, _) => Basis::FilesRead,
                 (false, true) => Basis::Plugins,
@@ -342,4 +342,67 @@ pub(crate) unsafe extern "C" fn unjank_index_mime_type(
         unsafe { abi::put(mime_type, opened.mime_type.as_ptr()) }?;
         Ok(0)
     })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files that need not last")]
+mod tests {
+    use std::fs::{File, FileTimes, create_dir, metadata, write};
+    use std::io::Write;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Makes a plugin of Qt with this identifier, which has one letter.
+    fn make_plugin(path: &Path, id: char) {
+        let source = path.with_extension("s");
+        // {4: {"KPlugin": {"Id": id}}}
+        let text = format!(
+            ".section .qtmetadata,\"a\",@progbits\n.ascii \"QTMETADATA !\"\n.byte 0,5,15,0\n\
+             .byte 0xa1,4,0xa1,0x67\n.ascii \"KPlugin\"\n.byte 0xa1,0x62\n.ascii \"Id\"\n\
+             .byte 0x61\n.ascii \"{id}\"\n"
+        );
+        write(&source, text).unwrap();
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-shared", "-nostdlib", "-o"]).arg(path).arg(&source);
+        assert!(compiler.status().unwrap().success());
+    }
+
+    #[test]
+    fn a_plugin_that_came_to_have_an_identifier_is_found_by_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for name in ["plugins", "plugins/below", "cache"] {
+            create_dir(at(name)).unwrap();
+        }
+        let first = at("plugins/first.so");
+        make_plugin(&first, 'b');
+        make_plugin(&at("plugins/below/second.so"), 'a');
+        sys::file_clock::wait_until_later();
+        let sources = IndexSources { plugin_roots: vec![at("plugins")], ..IndexSources::default() };
+        let opened = OpenIndex {
+            location: Some(Location::new(at("cache"), sources.clone(), None)),
+            sources,
+            found: Vec::new(),
+            texts: LentTexts::default(),
+            mime_type: CString::default(),
+        };
+        let path_of = |id: &str| {
+            let found = opened.find(Wanted::PluginById, id).unwrap();
+            let (_, path) = found.first()?.iter().find(|(name, _)| name == ".path")?;
+            Some(format!("{path:?}"))
+        };
+        for _ in 0..2 {
+            assert!(path_of("a").unwrap().contains("second.so"));
+        }
+        // The same file, with the same size and time, and nothing else is changed.
+        let modified = metadata(&first).unwrap().modified().unwrap();
+        make_plugin(&at("cache/other"), 'a');
+        let bytes = std::fs::read(at("cache/other")).unwrap();
+        let mut file = File::options().write(true).truncate(true).open(&first).unwrap();
+        file.write_all(&bytes).unwrap();
+        file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+        drop(file);
+        assert!(path_of("a").unwrap().contains("first.so"));
+    }
 }

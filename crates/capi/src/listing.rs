@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listing::{
-    AttributeSet, Attributes, EntryFailure, FileTime, Following, Ids, ListingAccess, ListingLimits,
-    ListingRequest, ThreadCount, Update, WorkerProgram,
+    AttributeSet, Attributes, EntryFailure, Failure, FileTime, Following, Ids, ListingAccess,
+    ListingLimits, ListingRequest, ListingStep, ThreadCount, Update, WorkerProgram,
 };
 
 use crate::abi::{
@@ -195,12 +195,24 @@ fn event_of(update: &Update) -> Option<ListingEvent> {
         Update::Removed(ids) => (event.r#type, (event.ids, event.count)) = (3, list(ids)),
         Update::Renamed(ids) => (event.r#type, (event.ids, event.count)) = (4, list(ids)),
         Update::Failed(failure) => {
-            (event.r#type, event.step, event.error) = (5, failure.step as u32, -failure.number);
+            (event.r#type, event.step) = (5, failure.step as u32);
+            event.error = -error_number(failure);
         }
         Update::Done(count) => (event.r#type, event.count) = (6, *count),
         _ => return None,
     }
     Some(event)
+}
+
+/// Returns the system's error number, never 0; where the system has reported none, the one that is nearest to what the step means.
+fn error_number(failure: &Failure) -> i32 {
+    match (failure.number, failure.step) {
+        (0, ListingStep::Repeats) => libc::ELOOP,
+        (0, ListingStep::TooLarge) => libc::EOVERFLOW,
+        (0, ListingStep::Gone) => libc::ENOENT,
+        (0, _) => libc::EIO,
+        (number, _) => number,
+    }
 }
 
 fn count_of(length: usize) -> u32 {

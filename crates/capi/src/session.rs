@@ -201,7 +201,11 @@ impl ListingSession {
                 state.sort_names(None);
                 state.show_names(Duration::ZERO, None);
             }
-            let next = next?;
+            let next = match next {
+                // Nothing more was to come: who read it is free to end.
+                Err(_) if state.is_over() => return Ok(None),
+                next => next?,
+            };
             // Nothing else to do now, or all is there: then everything that arrived becomes rows.
             if matches!(next, None | Some(Update::Done(_))) {
                 let shown = state.show_names(Duration::ZERO, sorting);

@@ -309,6 +309,14 @@ int main(int count, char **arguments)
     wait_for(missing, 0);
     CHECK(unjank_list_model_get_failure(UNJANK_LIST_MODEL(missing)) == -ENOENT);
     g_object_unref(missing);
+    /* In one where not every change is noticed, the rows are all there. */
+    unjank_listing_options followed = {.size = sizeof followed, .flags = UNJANK_FOLLOW};
+    GListModel *unnoticed = unjank_list_model_new("/proc/self", &followed, NULL);
+    while (unjank_list_model_is_loading(UNJANK_LIST_MODEL(unnoticed)))
+        g_main_context_iteration(NULL, TRUE);
+    CHECK(g_list_model_get_n_items(unnoticed) > 10);
+    CHECK(unjank_list_model_get_failure(UNJANK_LIST_MODEL(unnoticed)) == 0);
+    g_object_unref(unnoticed);
     check_orders_in_handlers(arguments[1], 300);
     g_thread_join(g_thread_new("lists", list_in_context, arguments[1]));
     check_worker_that_ends(arguments[1]);

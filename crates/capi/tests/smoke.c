@@ -374,7 +374,28 @@ static void a_directory_that_is_not_there_or_disappears_is_told(void)
     do
         CHECK(unjank_listing_next(listing, 60000, &event) == 1);
     while (event.type != UNJANK_FAILED);
-    CHECK(event.step == UNJANK_STEP_GONE);
+    CHECK(event.step == UNJANK_STEP_GONE && event.error == -ENOENT);
+    CHECK(unjank_listing_close(listing) == 0);
+
+    unjank_listing_options few = {.size = sizeof few, .most = 2};
+    CHECK(unjank_listing_open("/proc/self", &few, &listing) == 0);
+    do
+        CHECK(unjank_listing_next(listing, 60000, &event) == 1);
+    while (event.type != UNJANK_FAILED);
+    CHECK(event.step == UNJANK_STEP_TOO_LARGE && event.error == -EOVERFLOW);
+    CHECK(unjank_listing_close(listing) == 0);
+    /* What is not noticed in a directory that is followed is told; all of it is listed. */
+    CHECK(unjank_listing_open("/proc/self", &options, &listing) == 0);
+    uint32_t listed = 0, told = 0;
+    do {
+        CHECK(unjank_listing_next(listing, 60000, &event) == 1);
+        listed += event.type == UNJANK_NAMES ? event.count : 0;
+        if (event.type == UNJANK_FAILED) {
+            CHECK(event.step == UNJANK_STEP_FOLLOW && event.error == -EOPNOTSUPP);
+            told++;
+        }
+    } while (event.type != UNJANK_DONE);
+    CHECK(listed > 10 && told == 1);
     CHECK(unjank_listing_close(listing) == 0);
 }
 

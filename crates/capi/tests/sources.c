@@ -138,6 +138,26 @@ static void check_stopped(uint32_t flags, pid_t lister)
     CHECK(unjank_listing_close(listing) == 0 && now() - begun < LONG / 10);
 }
 
+/* A listing that is complete and not followed stays so whatever becomes of its lister, and wakes nobody any more. */
+static void check_complete(void)
+{
+    unjank_listing_options options = {.size = sizeof options, .flags = UNJANK_WORKER, .worker = worker};
+    unjank_event event = {.size = sizeof event};
+    unjank_listing *listing;
+    CHECK(unjank_listing_open(directory, &options, &listing) == 0);
+    pid_t lister = child();
+    do
+        CHECK(unjank_listing_next(listing, LONG, &event) == 1);
+    while (event.type != UNJANK_DONE);
+    CHECK(kill(lister, SIGKILL) == 0 || errno == ESRCH);
+    struct pollfd ready = {unjank_listing_fd(listing), POLLIN, 0};
+    CHECK(poll(&ready, 1, LONG) == 1);
+    for (int again = 0; again < 3; again++)
+        CHECK(unjank_listing_next(listing, LONG, &event) == 0);
+    CHECK(poll(&ready, 1, 0) == 0);
+    CHECK(unjank_listing_close(listing) == 0);
+}
+
 int main(int count, char **arguments)
 {
     CHECK(count == 6);
@@ -163,6 +183,7 @@ int main(int count, char **arguments)
     CHECK(kill(child(), SIGKILL) == 0);
     check_ended(listing, event.count);
     check_stopped(UNJANK_WORKER, 0);
+    check_complete();
     /* What is no program is left for threads of this process. So is one that ends before it is asked; later it is an error. */
     list_all(listing = begin(UNJANK_WORKER, "/not/there", NULL));
     CHECK(unjank_listing_close(listing) == 0);
