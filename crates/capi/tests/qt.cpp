@@ -123,7 +123,7 @@ int main(int count, char **arguments)
     waitFor([&] { return !missing.isLoading(); });
     CHECK(missing.rowCount() == 0 && missing.error() == QLatin1String("No such file or directory"));
     // In one where not every change is noticed, the rows are all there.
-    UnjankModel unnoticed(QStringLiteral("/proc/self"));
+    UnjankModel unnoticed("/proc/self");
     waitFor([&] { return !unnoticed.isLoading(); });
     CHECK(unnoticed.rowCount() > 10 && unnoticed.error().isEmpty());
     puts("good");
