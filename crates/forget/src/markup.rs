@@ -105,7 +105,7 @@ fn records(text: &str, places: &RecentsFiles) -> Vec<(DocumentName, Range<usize>
             found.extend(name.map(|name| (name, place)));
         }
     }
-    found.sort_by_key(|(_, place)| place.start);
+    found.sort_by_cached_key(|(_, place)| place.start);
     found
 }
 

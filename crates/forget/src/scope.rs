@@ -152,7 +152,7 @@ impl Scope {
                 bytes: *bytes,
             })
             .collect();
-        all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        all.sort_by_cached_key(|one| std::cmp::Reverse(one.bytes));
         all
     }
 

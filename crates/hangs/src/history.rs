@@ -104,7 +104,7 @@ fn counted_spans(periods: &[WatchedPeriod]) -> Vec<TimeSpan> {
         .iter()
         .map(|period| TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns })
         .collect();
-    spans.sort_by_key(|span| span.from_ns);
+    spans.sort_by_cached_key(|span| span.from_ns);
     let mut joined: Vec<TimeSpan> = Vec::new();
     for span in spans {
         match joined.last_mut() {
@@ -151,7 +151,7 @@ impl WatchCoverage {
             coverage.stalled_ns += scaled(period.stalled_ns(), share);
             spans.push(TimeSpan { from_ns: period.from_ns, to_ns: period.to_ns });
         }
-        spans.sort_by_key(|span| span.from_ns);
+        spans.sort_by_cached_key(|span| span.from_ns);
         // Of what was erased nobody knows whether it is a gap.
         let known_ns = span.from_ns.max(erased_before_ns.unwrap_or(0));
         let mut end = Some(known_ns).filter(|_| span.from_ns > 0);

@@ -143,7 +143,7 @@ fn chart(hangs: &[Hang], first: u64, last: u64, style: &HangTextStyle<'_>) -> St
         of_program.push(hang);
     }
     let mut programs: Vec<(&str, (u64, Vec<&Hang>))> = programs.into_iter().collect();
-    programs.sort_by_key(|(_, (total, _))| std::cmp::Reverse(*total));
+    programs.sort_by_cached_key(|(_, (total, _))| std::cmp::Reverse(*total));
     programs.truncate(LANES);
     let titles: Vec<Vec<String>> = programs
         .iter()

@@ -278,7 +278,7 @@ impl Names<'_> {
             bytes: sent.bytes,
         };
         let mut signals: Vec<SignalKind> = joined.into_iter().map(signal).collect();
-        signals.sort_by_key(|signal| Reverse(signal.count));
+        signals.sort_by_cached_key(|signal| Reverse(signal.count));
         signals
     }
 
@@ -309,7 +309,7 @@ impl Names<'_> {
             }
         }
         let mut services: Vec<Service> = joined.into_values().collect();
-        services.sort_by_key(|service| Reverse(service.sent));
+        services.sort_by_cached_key(|service| Reverse(service.sent));
         services
     }
 
@@ -326,7 +326,7 @@ impl Names<'_> {
             ErrorKind { name, count, members }
         };
         let mut errors: Vec<ErrorKind> = joined.into_iter().map(error).collect();
-        errors.sort_by_key(|error| Reverse(error.count));
+        errors.sort_by_cached_key(|error| Reverse(error.count));
         errors
     }
 

@@ -202,7 +202,7 @@ fn slow(model: &Model, stats: &Stats, frame: Duration) -> Vec<Finding> {
     let half = u64::try_from(frame.as_nanos() / 2).unwrap_or(u64::MAX);
     let mut methods: Vec<&stats::Method> =
         stats.methods.iter().filter(|method| method.waits.p50_ns > half).collect();
-    methods.sort_by_key(|method| std::cmp::Reverse(method.waits.p50_ns));
+    methods.sort_by_cached_key(|method| std::cmp::Reverse(method.waits.p50_ns));
     let finding = |method: &&stats::Method| {
         let of_member = format!("type:call member:{}", method.member);
         let filter: Filter = of_member.parse().unwrap_or_default();

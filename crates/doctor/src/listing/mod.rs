@@ -107,7 +107,7 @@ fn directories(machine: &Machine, worker: &WorkerProgram, tools: &StepContext<'_
             ListingOutcome::Answered(_) | ListingOutcome::Missing | ListingOutcome::Failed(_) => (),
         }
     }
-    found.sort_by_key(|(entries, _)| std::cmp::Reverse(*entries));
+    found.sort_by_cached_key(|(entries, _)| std::cmp::Reverse(*entries));
     found.truncate(LARGEST);
     for (_, place) in found {
         if tools.stopped() {

@@ -71,7 +71,7 @@ fn judge(entries: &[HistoryEntry], now: SystemTime, how: String) -> Finding {
     }
     let mut chatty: Vec<(String, Work)> =
         programs.into_iter().filter(|(_, work)| work.changes >= MANY).collect();
-    chatty.sort_by_key(|(_, work)| std::cmp::Reverse(work.changes));
+    chatty.sort_by_cached_key(|(_, work)| std::cmp::Reverse(work.changes));
     let finding =
         |text: String| Finding::new(NAME, "chatty programs", how, MeasurementOutcome::Note(text));
     if chatty.is_empty() {

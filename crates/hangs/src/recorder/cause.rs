@@ -88,7 +88,7 @@ pub(crate) fn merged(calls: Vec<CallShare>) -> Vec<CallShare> {
             None => merged.push(share),
         }
     }
-    merged.sort_by_key(|share| std::cmp::Reverse(share.blocked_ns));
+    merged.sort_by_cached_key(|share| std::cmp::Reverse(share.blocked_ns));
     merged.retain(|share| share.blocked_ns > 0);
     merged.truncate(MAX_CALLS);
     merged

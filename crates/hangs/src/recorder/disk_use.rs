@@ -160,7 +160,7 @@ impl DiskCounters {
                 written_bytes,
             },
         ));
-        programs.sort_by_key(|user| std::cmp::Reverse(user.read_bytes + user.written_bytes));
+        programs.sort_by_cached_key(|user| std::cmp::Reverse(user.read_bytes + user.written_bytes));
         programs.truncate(MAX_DISK_USERS);
         Some(DiskUse {
             counted_ns: end_ns.saturating_sub(self.at_ns),

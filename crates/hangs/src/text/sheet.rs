@@ -59,7 +59,7 @@ impl HangTextStyle<'_> {
         text.push_str("\nWhat the time went to\n");
         let mut table = TextTable::new(&[("part", Align::Text), ("time", Align::Point)]);
         let mut parts = hang.parts.named();
-        parts.sort_by_key(|(_, part)| std::cmp::Reverse(*part));
+        parts.sort_by_cached_key(|(_, part)| std::cmp::Reverse(*part));
         for (name, part) in parts.into_iter().filter(|(_, part)| *part > 0) {
             table.row(vec![name.into(), time(part).into()]);
         }

@@ -123,7 +123,7 @@ impl TraceRecorder {
             calls.entry(call.thread).or_default().push(at);
         }
         let slow = &self.recording.slow;
-        calls.values_mut().for_each(|places| places.sort_by_key(|at| slow[*at].start_ns));
+        calls.values_mut().for_each(|places| places.sort_by_cached_key(|at| slow[*at].start_ns));
         for (thread, wait) in waits {
             if self.recording.slow_dropped > 0 {
                 // What is not kept may be a call that this one is in.

@@ -37,7 +37,7 @@ pub(super) fn patterns(report: &TraceReport, names: &dyn Names) -> Vec<MatchedPa
     ];
     let mut patterns: Vec<MatchedPattern> =
         finders.iter().filter_map(|find| find(report)).collect();
-    patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.wall_ns));
+    patterns.sort_by_cached_key(|pattern| std::cmp::Reverse(pattern.wall_ns));
     patterns.truncate(PATTERNS);
     // One command is said once.
     let mut said = Vec::new();

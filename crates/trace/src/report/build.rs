@@ -195,7 +195,7 @@ fn marks(recording: &Recording) -> Vec<MarkRow> {
         at_ns: mark.at_ns,
     };
     let mut marks: Vec<MarkRow> = recording.marks.iter().map(row).collect();
-    marks.sort_by_key(|mark| mark.at_ns);
+    marks.sort_by_cached_key(|mark| mark.at_ns);
     marks
 }
 
@@ -228,11 +228,11 @@ fn watch(recording: &Recording, unnamed_rests_ns: u64) -> RecordingMethod {
 fn kept(slow: &[TracedCall], most: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..slow.len()).collect();
     if order.len() > most {
-        order.sort_by_key(|at| std::cmp::Reverse(slow[*at].wall_ns));
+        order.sort_by_cached_key(|at| std::cmp::Reverse(slow[*at].wall_ns));
         let rest = order.split_off(most - most / 4);
         order.extend(rest.iter().step_by(rest.len().div_ceil((most / 4).max(1))).copied());
     }
-    order.sort_by_key(|at| slow[*at].start_ns);
+    order.sort_by_cached_key(|at| slow[*at].start_ns);
     order
 }
 
@@ -258,7 +258,7 @@ fn call_kinds(builder: &SymbolizedRecording<'_>) -> Vec<CallKind> {
             let name = builder.call_name(number).to_owned();
             let at = |share| total.histogram.percentile(share).unwrap_or(0).min(total.longest_ns);
             let mut errnos = errors.remove(&number).unwrap_or_default();
-            errnos.sort_by_key(|errno| std::cmp::Reverse(errno.count));
+            errnos.sort_by_cached_key(|errno| std::cmp::Reverse(errno.count));
             let mut kind = CallKind {
                 class: SyscallClass::of(&name),
                 name,
@@ -321,7 +321,7 @@ fn threads(builder: &SymbolizedRecording<'_>, frame_ns: u64) -> Vec<Thread> {
         .into_values()
         .map(|thread| {
             let mut calls = slow.remove(&thread.id).unwrap_or_default();
-            calls.sort_by_key(|(call, _)| call.start_ns);
+            calls.sort_by_cached_key(|(call, _)| call.start_ns);
             let (count, wall_ns) = sums.get(&thread.id).copied().unwrap_or_default();
             let is_main = thread.id == thread.process;
             let account = is_main
@@ -447,7 +447,7 @@ fn targets(
     let mut slots: Vec<Option<Target>> = all.into_iter().map(Some).collect();
     let mut chosen: Vec<Target> = order.iter().filter_map(|at| slots[*at].take()).collect();
     for target in &mut chosen {
-        target.calls.sort_by_key(|call| std::cmp::Reverse(call.wall_ns));
+        target.calls.sort_by_cached_key(|call| std::cmp::Reverse(call.wall_ns));
     }
     (chosen, index)
 }

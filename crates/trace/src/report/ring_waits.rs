@@ -46,7 +46,7 @@ fn sums<'a>(builder: &SymbolizedRecording<'a>) -> Vec<&'a RecordedOperations> {
 fn chosen(builder: &SymbolizedRecording<'_>) -> Vec<usize> {
     let work = &builder.recording.kernel;
     let mut order: Vec<usize> = (0..work.operations.len()).collect();
-    order.sort_by_key(|at| std::cmp::Reverse(work.operations[*at].wall_ns));
+    order.sort_by_cached_key(|at| std::cmp::Reverse(work.operations[*at].wall_ns));
     order.truncate(OPERATIONS);
     let ended = work.waits.values().filter_map(|wait| usize::try_from(wait.operation).ok());
     order.extend(ended.filter(|at| *at < work.operations.len()));

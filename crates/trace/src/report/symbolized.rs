@@ -249,7 +249,7 @@ fn frequent_stacks(all: impl Iterator<Item = StackId>) -> Vec<StackId> {
     let mut counts: BTreeMap<StackId, u64> = BTreeMap::new();
     all.for_each(|stack| *counts.entry(stack).or_default() += 1);
     let mut stacks: Vec<(StackId, u64)> = counts.into_iter().collect();
-    stacks.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    stacks.sort_by_cached_key(|(_, count)| std::cmp::Reverse(*count));
     stacks.truncate(TIMELINE_STACKS);
     stacks.into_iter().map(|(stack, _)| stack).collect()
 }

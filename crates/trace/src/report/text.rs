@@ -57,7 +57,7 @@ pub(crate) fn account_rows(report: &TraceReport, account: &TimeAccount) -> Vec<[
     let mut parts = account.parts.named().to_vec();
     // What is not explained is said even if it is nothing.
     parts.retain(|(name, ns)| *ns > 0 || *name == "not explained");
-    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    parts.sort_by_cached_key(|(_, ns)| std::cmp::Reverse(*ns));
     let frame = |at: u32| report.frames.get(usize::try_from(at).ok()?).map(|f| f.name.clone());
     let short = |part: &str| {
         let row = report.short_calls_of(part, &account.parts, &account.short_calls)?;
@@ -243,7 +243,7 @@ fn operations(report: &TraceReport, width: usize, paint: Paint) -> String {
     let of_main = report.slow.iter().filter(|slow| Some(slow.thread) == report.main_thread);
     let mut waits: Vec<&Slow> =
         of_main.filter(|slow| slow.how == TraceMethod::Stall && slow.operation.is_some()).collect();
-    waits.sort_by_key(|slow| std::cmp::Reverse(slow.wall_ns));
+    waits.sort_by_cached_key(|slow| std::cmp::Reverse(slow.wall_ns));
     let mut text = String::new();
     for slow in waits.iter().take(CHAINS) {
         let Some(operation) = report.operation_text(slow) else { continue };

@@ -187,7 +187,7 @@ impl Thread {
 pub fn block_text(report: &TraceReport, block: &TimeBlock) -> String {
     let mut parts: Vec<(&str, u64)> = block.parts.named().to_vec();
     parts.retain(|(_, ns)| *ns > 0 && ns.saturating_mul(12) >= block.wall_ns);
-    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    parts.sort_by_cached_key(|(_, ns)| std::cmp::Reverse(*ns));
     let written = parts.into_iter().map(|(name, ns)| {
         let mut text = format!("{} {name}", time(ns));
         let frame = block.frame.and_then(|at| item(&report.frames, at));

@@ -33,7 +33,7 @@ pub fn read(process: u32) -> Vec<Mapping> {
 /// Reads the text of a `maps` file; lines that are none are left out.
 pub(super) fn parse(text: &[u8]) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = text.split(|&byte| byte == b'\n').filter_map(line).collect();
-    mappings.sort_by_key(|mapping| mapping.start);
+    mappings.sort_by_cached_key(|mapping| mapping.start);
     // The kernel's never overlap; a text from elsewhere might, and would make look-ups depend on luck.
     mappings.dedup_by(|later, earlier| later.start < earlier.end);
     mappings

@@ -316,11 +316,11 @@ impl ChainRecorder {
                 }
             }
         }
-        others.sort_by_key(|(_, wait)| wait.from_ns);
+        others.sort_by_cached_key(|(_, wait)| wait.from_ns);
         for (thread, wait) in others {
             recorder.waited_unrecorded(thread, wait);
         }
-        returning.sort_by_key(|(_, wait)| wait.from_ns);
+        returning.sort_by_cached_key(|(_, wait)| wait.from_ns);
         recorder.waited_returning(&returning);
     }
 }

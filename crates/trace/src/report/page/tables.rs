@@ -410,7 +410,7 @@ pub(super) fn operations(report: &TraceReport) -> String {
         ("how", "text"),
     ];
     let mut order: Vec<&OperationRow> = report.operations.iter().collect();
-    order.sort_by_key(|row| std::cmp::Reverse(row.wall_ns));
+    order.sort_by_cached_key(|row| std::cmp::Reverse(row.wall_ns));
     let rows = order.into_iter().take(SLOWEST).map(|row| {
         let result = match (&row.error, row.result) {
             (Some(error), _) => error.clone(),
@@ -451,7 +451,7 @@ pub(super) fn slow(report: &TraceReport) -> String {
     ];
     let mut slowest: Vec<&Slow> =
         report.slow.iter().filter(|slow| slow.how == TraceMethod::Stall).collect();
-    slowest.sort_by_key(|slow| std::cmp::Reverse(slow.wall_ns));
+    slowest.sort_by_cached_key(|slow| std::cmp::Reverse(slow.wall_ns));
     let shown = slowest.len().min(SLOWEST);
     let rows =
         slowest.iter().take(SLOWEST).map(|slow| {
