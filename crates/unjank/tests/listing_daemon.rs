@@ -10,13 +10,17 @@ use crate::fixture;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fixture::fuse::{HangingMount, OPENDIR, Server};
 use fixture::{OURS, Service, has, in_time, skip};
-use listing::{Listing, ListingAccess, ListingError, ListingRequest, ListingStep, Update};
+use listing::{
+    AttributeSet, Listing, ListingAccess, ListingError, ListingRequest, ListingStep, Update,
+};
 use sys::socket::Full;
 
 /// Longer than anything here takes, on any machine.
@@ -139,9 +143,9 @@ fn who_does_not_follow_gets_what_was_there_when_it_asked() {
     in_time(|| {
         let daemon = Daemon::start();
         let files = some_files(300);
-        let mut followed = daemon.list(&ListingRequest::of(files.path()).followed());
+        let request = ListingRequest::of(files.path()).with_fields(AttributeSet::NONE);
+        let mut followed = daemon.list(&request.clone().followed());
         assert_eq!(followed.finish().unwrap(), []);
-        let request = ListingRequest::of(files.path());
         // Nothing has changed: it is the same reading. A machine that is busy may take too long to say so.
         loop {
             let mut listing = daemon.list(&request);
@@ -168,6 +172,37 @@ fn who_does_not_follow_gets_what_was_there_when_it_asked() {
 }
 
 #[test]
+fn who_does_not_follow_gets_the_attributes_that_there_are() {
+    in_time(|| {
+        let daemon = Daemon::start();
+        let (files, elsewhere) = (some_files(3), tempfile::tempdir().unwrap());
+        std::fs::write(files.path().join("file"), "").unwrap();
+        let hard_link = elsewhere.path().join("link");
+        std::fs::hard_link(files.path().join("file"), &hard_link).unwrap();
+        let request = ListingRequest::of(files.path())
+            .with_fields(AttributeSet::DEFAULT | AttributeSet::LINKS | AttributeSet::BLOCKS);
+        let mut followed = daemon.list(&request.clone().followed());
+        assert_eq!(followed.finish().unwrap(), []);
+        // The kernel tells those who watch the directory of neither.
+        std::fs::create_dir(files.path().join("1/new")).unwrap();
+        std::fs::write(&hard_link, "longer").unwrap();
+        let mut listing = daemon.list(&request);
+        assert_eq!(listing.finish().unwrap(), []);
+        for id in 0..listing.len() {
+            let name = std::ffi::OsStr::from_bytes(listing.name(id));
+            let found = std::fs::symlink_metadata(files.path().join(name)).unwrap();
+            let known = listing.attributes(id).unwrap();
+            assert_eq!(
+                (known.size, u64::from(known.links), known.modified.seconds),
+                (found.size(), found.nlink(), found.mtime()),
+                "{name:?}"
+            );
+            assert_eq!(i64::from(known.modified.nanoseconds), found.mtime_nsec(), "{name:?}");
+        }
+    });
+}
+
+#[test]
 fn who_does_not_follow_is_answered_after_the_end_and_told_no_changes() {
     in_time(|| {
         let daemon = Daemon::start();
@@ -176,9 +211,10 @@ fn who_does_not_follow_is_answered_after_the_end_and_told_no_changes() {
             std::os::unix::fs::symlink(target, files.path().join(name)).unwrap();
         };
         target("one", "link");
-        let fields = listing::AttributeSet::DEFAULT | listing::AttributeSet::TARGET;
-        let request = ListingRequest::of(files.path()).with_fields(fields);
-        let alone = daemon.list(&request);
+        let request = ListingRequest::of(files.path());
+        let fields = AttributeSet::DEFAULT | AttributeSet::TARGET;
+        let alone = daemon.list(&request.clone().with_fields(fields));
+        let request = request.with_fields(AttributeSet::NONE);
         let mut followed = daemon.list(&request.clone().followed());
         assert_eq!(followed.finish().unwrap(), []);
         let shared = daemon.list(&request);
@@ -241,7 +277,7 @@ fn other_fields_and_other_directories_are_other_readings() {
         let mut listings = [
             daemon.list(&ListingRequest::of(one.path())),
             daemon.list(&ListingRequest::of(other.path())),
-            daemon.list(&ListingRequest::of(one.path()).with_fields(listing::AttributeSet::NONE)),
+            daemon.list(&ListingRequest::of(one.path()).with_fields(AttributeSet::NONE)),
         ];
         let counts = listings.each_mut().map(|listing| {
             assert_eq!(listing.finish().unwrap(), []);

@@ -101,9 +101,12 @@ impl Source {
         })
     }
 
-    /// Returns whether a client with this request can share this source: whoever follows learns what has changed since it began. Whoever does not needs one to which nothing has happened, which [`Source::check`] finds out.
+    /// Returns whether a client with this request can share this source: whoever follows learns what has changed since it began. Whoever does not needs one to which nothing has happened, which [`Source::check`] finds out for names and types alone: inotify does not report a change inside of a subdirectory, which changes its times and links, nor one through a hard link elsewhere.
     pub(super) fn serves(&self, request: &ListingRequest) -> bool {
-        let is_fresh = request.following == Following::Changes || self.is_unchanged();
+        let is_fresh = match request.following {
+            Following::Changes => true,
+            Following::Never => request.fields.is_empty() && self.is_unchanged(),
+        };
         let followed = ListingRequest { following: Following::Changes, ..request.clone() };
         self.shared == Shared::Yes && is_fresh && self.request == followed
     }
