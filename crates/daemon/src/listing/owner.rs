@@ -80,11 +80,11 @@ impl ServiceOwner {
             what.push(Ready::Caller);
             polled.push(PollFd::new(socket, PollFlags::IN));
         }
-        for (number, client) in &self.clients {
+        // One that awaits a worker's answer is not polled at all: its end would be reported whatever is asked for, again and again.
+        for (number, client) in self.clients.iter().filter(|(_, client)| !client.is_awaiting()) {
             let out = if client.is_blocked() { PollFlags::OUT } else { PollFlags::empty() };
-            let heard = if client.is_awaiting() { PollFlags::empty() } else { PollFlags::IN };
             what.push(Ready::Client(*number));
-            polled.push(PollFd::new(client.connection(), heard | out));
+            polled.push(PollFd::new(client.connection(), PollFlags::IN | out));
         }
         for (number, source) in &self.sources {
             what.push(Ready::Source(*number));
@@ -305,5 +305,34 @@ impl ServiceOwner {
     fn drop_what_nobody_takes(&mut self) {
         let taken: Vec<u64> = self.clients.values().filter_map(Client::source).collect();
         self.sources.retain(|number, _| taken.contains(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use listing::WorkerProgram;
+    use sys::clock::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_leaves_while_it_awaits_an_answer_wakes_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("unjank");
+        let socket = Socket::take(&dir).unwrap();
+        let (stop, stopped) = sys::socket::pair().unwrap();
+        let worker = WorkerProgram { path: "/bin/false".into(), arguments: Vec::new() };
+        let clock = Arc::new(SystemClock::start());
+        let options = ListingServiceOptions { dir, worker, clock };
+        let mut owner = ServiceOwner::new(options, Arc::default());
+        let (caller, left) = sys::socket::pair().unwrap();
+        let mut client = Client::new(caller, owner.now());
+        client.await_answer(1, 1, &ListingRequest::of(Path::new("/")), owner.now());
+        owner.clients.insert(2, client);
+        drop((left, stop));
+        let ready = owner.wait(&socket, &stopped).unwrap();
+        assert!(matches!(ready[..], [Ready::Stop]), "{ready:?}");
     }
 }
