@@ -54,8 +54,8 @@ struct State {
     next: (usize, u32),
     part: u32,
     wanted: VecDeque<Task>,
-    /// How often it was asked whether anything has changed.
-    checks: u32,
+    /// The last question whether anything has changed: what answers it answers those before.
+    check: Option<u32>,
     /// Whether reading takes long, so that more threads help.
     slow: bool,
     /// Whether all names are there.
@@ -73,8 +73,8 @@ enum Task {
     List(Vec<EntryId>),
     /// The details of these.
     Details(Vec<EntryId>),
-    /// Whatever has changed.
-    Check,
+    /// Whatever has changed, to answer the question of this number.
+    Check(u32),
 }
 
 impl Work {
@@ -133,10 +133,8 @@ impl Work {
     }
 
     /// Has it told what has changed by then, and that it was told, once everything was read.
-    pub(super) fn check(&self) {
-        let mut state = self.state();
-        state.checks = state.checks.saturating_add(1);
-        drop(state);
+    pub(super) fn check(&self, question: u32) {
+        self.state().check = Some(question);
         self.changed.notify_all();
     }
 
@@ -178,9 +176,10 @@ impl Work {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            if phase == Phase::Wanted && state.checks > 0 {
-                state.checks -= 1;
-                return Some(Task::Check);
+            if phase == Phase::Wanted
+                && let Some(question) = state.check.take()
+            {
+                return Some(Task::Check(question));
             }
             if let Some(task) = state.wanted.pop_front() {
                 return Some(task);
@@ -275,7 +274,7 @@ impl Reader<'_> {
     pub(super) fn run_beside<Guard>(
         &self,
         alone: impl Fn() -> Guard,
-        check: impl Fn() -> io::Result<()>,
+        check: impl Fn(u32) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut gathered = self.gather();
         while let Some(task) = self.work.next(Phase::Wanted) {
@@ -287,7 +286,7 @@ impl Reader<'_> {
                         self.list(part, &mut gathered)?;
                     }
                 }
-                Task::Check => check()?,
+                Task::Check(question) => check(question)?,
                 task => self.perform(task, &mut gathered)?,
             }
         }
@@ -305,7 +304,7 @@ impl Reader<'_> {
                 self.connection.send(&builder)
             }),
             // Nobody follows: what has changed is not known, and who asks is not answered.
-            Task::Check => Ok(()),
+            Task::Check(_) => Ok(()),
         }
     }
 

@@ -163,14 +163,14 @@ impl Connection {
         self.send_ids(tag::ASK_DETAILS, ids)
     }
 
-    /// Asks one who follows to tell what has changed by now, and then that it did: [`StreamMark::Checked`](super::StreamMark::Checked). Does not wait.
+    /// Asks one who follows to tell what has changed by now, and then that it did: [`StreamMark::Checked`](super::StreamMark::Checked) with the number of the question, which is greater than those before. Does not wait.
     ///
     /// # Errors
     ///
     /// As [`Connection::want`].
-    pub fn check(&self) -> io::Result<()> {
+    pub fn check(&self, question: u32) -> io::Result<()> {
         let mut builder = StreamBuilder::new(FORMAT);
-        builder.record(tag::CHECK, |_| {})?;
+        builder.record(tag::CHECK, |bytes| put_u32(bytes, question))?;
         socket::send(&self.0, builder.bytes(), None, Full::Fail)
     }
 

@@ -130,17 +130,17 @@ impl<'a> Follower<'a> {
         (self.known.names, self.next) = (names, next);
     }
 
-    /// Tells what has changed by now, and then that it was told; nothing if nothing is followed any more.
+    /// Tells what has changed by now, and then that the question of this number is answered; not that if nothing is followed any more, or something was missed.
     ///
     /// # Errors
     ///
     /// The client is gone.
-    pub(super) fn check(&mut self) -> io::Result<()> {
+    pub(super) fn check(&mut self, question: u32) -> io::Result<()> {
         if self.step()? == MoreToFollow::Nothing || self.missed > 0 {
             return Ok(());
         }
         let mut builder = StreamBuilder::new(FORMAT);
-        checked(&mut builder)?;
+        checked(question, &mut builder)?;
         self.reader.connection.send(&builder)
     }
 

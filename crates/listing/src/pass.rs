@@ -9,8 +9,8 @@ use super::connection::ListingMessage;
 use super::entry::EntryId;
 use super::error::{Failure, ListingStep, StreamFault};
 use super::record::{
-    AttributeView, FORMAT, details_of, done, done_of, failure, failure_of, request_of, tag,
-    wanted_of,
+    AttributeView, FORMAT, details_of, done, done_of, failure, failure_of, question_of, request_of,
+    tag, wanted_of,
 };
 use super::request::ListingRequest;
 
@@ -32,8 +32,8 @@ pub enum StreamMark {
     Entries,
     /// Everything was read once, in this many names.
     Done(u32),
-    /// All changes were told that had happened when it was asked; see [`Connection::check`](super::Connection::check). Such a message is for those who pass others on alone.
-    Checked,
+    /// All changes were told that had happened when the question of this number was received, or one before it; see [`Connection::check`](super::Connection::check). Such a message is for those who pass others on alone.
+    Checked(u32),
     /// Something about the directory itself went wrong.
     Failed(ListingStep),
 }
@@ -74,7 +74,7 @@ impl ListingMessage {
                     marks.push(StreamMark::Entries);
                 }
                 tag::DONE => marks.push(StreamMark::Done(done_of(record.payload)?.entries)),
-                tag::CHECKED => marks.push(StreamMark::Checked),
+                tag::CHECKED => marks.push(StreamMark::Checked(question_of(record.payload)?)),
                 tag::FAILURE => marks.push(StreamMark::Failed(failure_of(record.payload)?.step)),
                 _ => {}
             }

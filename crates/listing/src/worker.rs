@@ -16,7 +16,7 @@ use super::error::{Failure, ListingStep};
 use super::fields::AttributeSet;
 use super::follow::{self, Follower};
 use super::intern::Strings;
-use super::record::{FORMAT, done, failure, request_of, tag, wanted_of};
+use super::record::{FORMAT, done, failure, question_of, request_of, tag, wanted_of};
 use super::request::{Following, ListingRequest, ThreadCount};
 use super::scan::Scan;
 use sys::clock::{Clock, SystemClock};
@@ -85,7 +85,7 @@ fn listen(connection: &Connection, work: &Work) {
                 match record.tag {
                     tag::WANT => work.want(wanted_of(record.payload).map_err(invalid)?),
                     tag::ASK_DETAILS => work.ask(wanted_of(record.payload).map_err(invalid)?),
-                    tag::CHECK => work.check(),
+                    tag::CHECK => work.check(question_of(record.payload).map_err(invalid)?),
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
             }
@@ -185,7 +185,10 @@ fn list(
         let Some((follower, watch)) = &followed else { return reader.run(Phase::Wanted) };
         follow::alone(follower).take(known, given);
         spawn_scoped(scope, "listing-changes", || follow::run(follower, watch, connection))?;
-        reader.run_beside(|| follow::alone(follower), || follow::alone(follower).check())
+        reader.run_beside(
+            || follow::alone(follower),
+            |question| follow::alone(follower).check(question),
+        )
     })
 }
 

@@ -35,7 +35,7 @@ enum Stage {
     /// It has not requested a directory yet.
     Asks(Option<ListingStep>),
     /// It receives the messages of this source if nothing has changed, which the worker was asked with the question of this number.
-    Awaits { source: u64, question: u64, request: ListingRequest, since: Duration },
+    Awaits { source: u64, question: u32, request: ListingRequest, since: Duration },
     /// It receives the messages of this source.
     Takes { source: u64, next: usize, part: Part },
 }
@@ -159,9 +159,6 @@ impl Client {
 
     /// Receives one message.
     pub(super) fn hear(&mut self, now: Duration) -> Result<Wish, Dropped> {
-        if self.is_awaiting() {
-            return Ok(Wish::Nothing);
-        }
         let message = match self.connection.receive_short() {
             Ok(None) => return Ok(Wish::Nothing),
             Ok(Some(message)) => message.map_err(|_| Dropped::Wrong)?,
@@ -228,7 +225,7 @@ impl Client {
     pub(super) fn await_answer(
         &mut self,
         source: u64,
-        question: u64,
+        question: u32,
         request: &ListingRequest,
         now: Duration,
     ) {

@@ -29,8 +29,8 @@ pub(super) struct Source {
     changed: bool,
     /// Whether new clients may share it.
     shared: Shared,
-    /// How often the worker was asked whether anything has changed, and how often it has answered.
-    checks: (u64, u64),
+    /// The numbers of the last question to the worker whether anything has changed, and of the last one that it has answered.
+    checks: (u32, u32),
 }
 
 /// Where the reading of a directory ended.
@@ -126,14 +126,15 @@ impl Source {
     /// # Errors
     ///
     /// The worker does not take it.
-    pub(super) fn check(&mut self) -> io::Result<u64> {
-        self.worker.connection().check()?;
-        self.checks.0 += 1;
-        Ok(self.checks.0)
+    pub(super) fn check(&mut self) -> io::Result<u32> {
+        let question = self.checks.0.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
+        self.worker.connection().check(question)?;
+        self.checks.0 = question;
+        Ok(question)
     }
 
-    /// Returns whether the worker has answered the question of this number.
-    pub(super) fn is_checked(&self, question: u64) -> bool {
+    /// Returns whether the worker has answered the question of this number, or a later one.
+    pub(super) fn is_checked(&self, question: u32) -> bool {
         self.checks.1 >= question
     }
 
@@ -188,8 +189,12 @@ impl Source {
             };
             let Ok(marks) = message.marks() else { return WorkerSignal::End };
             // What answers the service is nothing for its clients.
-            if marks.contains(&StreamMark::Checked) {
-                self.checks.1 += 1;
+            let answered = marks.iter().find_map(|mark| match mark {
+                StreamMark::Checked(question) => Some(*question),
+                _ => None,
+            });
+            if let Some(question) = answered {
+                self.checks.1 = self.checks.1.max(question);
                 continue;
             }
             self.bytes += u64::try_from(message.chunk().bytes().len()).unwrap_or(u64::MAX);
@@ -202,7 +207,7 @@ impl Source {
                     StreamMark::Entries => self.changed |= self.done.is_some(),
                     // A reading that is not whole, or is not followed (any more), becomes outdated: new clients do not share it.
                     StreamMark::Failed(_) => self.shared = Shared::No,
-                    StreamMark::Checked => {}
+                    StreamMark::Checked(_) => {}
                 }
             }
             if self.done.is_some_and(|done| self.end() - done.number > CHANGES) {
@@ -224,7 +229,64 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use listing::Connection;
+    use listing::record::{FORMAT, checked, done};
+    use store::stream::StreamBuilder;
+
     use super::*;
+
+    /// Among the arguments of this program, makes it a worker that leaves the first question unanswered.
+    const WORKER: &str = "worker-that-answers-late";
+    const TEST: &str =
+        "listing::source::tests::a_question_without_an_answer_does_not_delay_those_after_it";
+
+    fn answer_late() {
+        let connection = Connection::new(io::stdin().as_fd().try_clone_to_owned().unwrap());
+        let mut builder = StreamBuilder::new(FORMAT);
+        // The request, and questions.
+        for received in 0.. {
+            connection.wait(None).unwrap();
+            let Ok(Some(message)) = connection.receive() else { return };
+            message.unwrap();
+            builder.clear();
+            match received {
+                0 => done(0, &mut builder).unwrap(),
+                1 => continue,
+                question => checked(question, &mut builder).unwrap(),
+            }
+            connection.send(&builder).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_question_without_an_answer_does_not_delay_those_after_it() {
+        if std::env::args().any(|argument| argument == WORKER) {
+            return answer_late();
+        }
+        let path = std::env::current_exe().unwrap();
+        let arguments = ["--exact", TEST, WORKER].map(Into::into).to_vec();
+        let request = ListingRequest::of(Path::new("/")).followed();
+        let mut source = Source::start(&WorkerProgram { path, arguments }, request).unwrap();
+        let hear_until = |source: &mut Source, is_heard: &dyn Fn(&Source) -> bool| {
+            while !is_heard(source) {
+                let limit = Some(Duration::from_secs(60));
+                let is_there = source.worker().connection().wait(limit).unwrap();
+                assert!(is_there, "the worker answers");
+                assert_eq!(source.hear(), WorkerSignal::More);
+            }
+        };
+        hear_until(&mut source, &Source::is_unchanged);
+        let first = source.check().unwrap();
+        for _ in 0..3 {
+            let question = source.check().unwrap();
+            assert!(!source.is_checked(question));
+            hear_until(&mut source, &|source| source.is_checked(question));
+        }
+        assert!(source.is_checked(first), "what was told later is told");
+    }
 
     #[test]
     fn whole_paths_are_asked_for_in_one_way() {

@@ -414,7 +414,7 @@ fn what_is_wanted_is_not_told_after_what_was_seen_later() {
         ));
         std::thread::scope(|scope| {
             let mut told = alone(&held);
-            let wanted = scope.spawn(|| reader.run_beside(|| alone(&held), || Ok(())));
+            let wanted = scope.spawn(|| reader.run_beside(|| alone(&held), |_| Ok(())));
             while !reader.work.is_idle() {
                 std::thread::yield_now();
             }

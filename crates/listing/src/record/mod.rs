@@ -14,11 +14,11 @@ pub use names::{NameRows, renamed};
 pub(super) use names::{NameView, RenamedView};
 pub use request::request_of;
 pub(super) use request::{request, wanted_of};
-pub(super) use small::checked;
 pub(super) use small::{
-    Owner, OwnerKind, details, details_of, done_of, failure_of, owners, owners_of, removed_of,
+    Owner, OwnerKind, details, details_of, done_of, failure_of, owners, owners_of, question_of,
+    removed_of,
 };
-pub use small::{done, failure, removed};
+pub use small::{checked, done, failure, removed};
 pub(super) use strings::{StringRows, StringView};
 
 use store::stream::StreamFormat;

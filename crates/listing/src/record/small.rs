@@ -114,9 +114,21 @@ pub(crate) fn done_of(payload: &[u8]) -> Result<FirstReadingEnd, StreamFault> {
     Ok(FirstReadingEnd { entries })
 }
 
-/// Adds the record that everything was told that had changed.
-pub(crate) fn checked(to: &mut StreamBuilder) -> io::Result<()> {
-    to.record(tag::CHECKED, |_| {})
+/// Adds the record that everything was told that had changed when the question of this number was received.
+///
+/// # Errors
+///
+/// None that can happen.
+pub fn checked(question: u32, to: &mut StreamBuilder) -> io::Result<()> {
+    to.record(tag::CHECKED, |bytes| put_u32(bytes, question))
+}
+
+/// Reads the number of a question, or of its answer.
+pub(crate) fn question_of(payload: &[u8]) -> Result<u32, StreamFault> {
+    let mut parts = Parts::of(payload, "check");
+    let question = parts.number()?;
+    parts.end()?;
+    Ok(question)
 }
 
 /// Adds the record of what is known of a single entry.
