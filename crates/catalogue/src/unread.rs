@@ -55,9 +55,9 @@ impl Unread {
         matches!(self.error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
     }
 
-    /// Returns whether the fault is neither the file's nor its permissions': what others made before is better than what is made now.
+    /// Returns whether the fault is neither the file's nor its permissions', but the machine's, a disk's or a server's: what others made before is better than what is made now.
     pub(crate) fn is_failure(&self) -> bool {
-        self.is_exhaustion() || self.error == Some(Errno::IO)
+        self.cause() == UnreadCause::Passing
     }
 }
 
@@ -86,11 +86,13 @@ mod tests {
             assert_eq!(cause(denied), UnreadCause::Denied);
             assert!(!Unread::from(denied).is_failure());
         }
-        for error in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
+        for error in
+            [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE, Errno::NOTCONN]
+        {
             assert_eq!(cause(error), UnreadCause::Passing, "{error}");
+            assert!(Unread::from(error).is_failure(), "{error}");
         }
         assert!(Unread::from(Errno::MFILE).is_exhaustion());
-        assert!(Unread::from(io::Error::from(Errno::IO)).is_failure());
         assert!(!Unread::from(Errno::IO).is_exhaustion());
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use catalogue_home::{Home, UNJANK};
+use fixture::fuse::{HangingMount, Server};
 use fixture::{has, skip};
 
 /// More plugins than one thread reads.
@@ -84,6 +85,44 @@ fn what_a_disk_does_not_give_is_told_and_changes_no_index() {
         home.said(1, &["plugins", "index", "--check"]);
         fs::remove_file(&link).unwrap();
         home.said(0, &["plugins", "index"]);
+        home.said(0, &["plugins", "index", "--check"]);
+    }
+}
+
+#[test]
+fn what_is_on_a_mount_whose_server_is_gone_changes_no_index() {
+    let Some(mut mount) = HangingMount::make(Server::NeverReads) else { return };
+    mount.end_server();
+    let error = fs::metadata(mount.path()).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()), "{error}");
+    // What was there is on the mount now: a root, a directory below it, a file.
+    let plugins = &["plugins", "find", "--id", "one"][..];
+    let apps = &["apps", "default", "text/plain"][..];
+    for (link, words) in [
+        ("plugins", plugins),
+        ("plugins/kf5", plugins),
+        ("plugins/kf5/one.so", plugins),
+        ("data/applications", apps),
+        ("data/applications/writer.desktop", apps),
+        ("data/applications/mimeinfo.cache", apps),
+    ] {
+        let home = Home::new();
+        home.said(0, &["plugins", "index"]);
+        let (link, away) = (home.path(link), home.path("away"));
+        fs::rename(&link, &away).unwrap();
+        std::os::unix::fs::symlink(mount.path(), &link).unwrap();
+        for how in [&["plugins", "index"][..], &["plugins", "index", "--full"]] {
+            let told = home.said(2, how);
+            assert!(told.contains("cannot read"), "{link:?}: {told}");
+            assert!(told.contains("Transport endpoint is not connected"), "{link:?}: {told}");
+        }
+        home.said(1, &["plugins", "index", "--check"]);
+        // What was known stays known to those who want it.
+        home.said(0, &[words, &["--stale", "use"]].concat());
+        fs::remove_file(&link).unwrap();
+        fs::rename(&away, &link).unwrap();
+        sys::file_clock::wait_until_later();
+        home.said(0, words);
         home.said(0, &["plugins", "index", "--check"]);
     }
 }

@@ -4,11 +4,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr};
+use std::fs::Metadata;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use sys::dir::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN, OpenDirectory};
 
 use super::identity::Identity;
@@ -269,14 +272,23 @@ impl DirectoryVisit<'_> {
 struct CurrentDirectory {
     identity: Identity,
     is_directory: bool,
+    /// Why it could not be looked at, where that does not mean that there is nothing.
+    error: Option<Errno>,
 }
 
 impl CurrentDirectory {
     fn at(path: &Path) -> CurrentDirectory {
-        let found = std::fs::metadata(path);
+        CurrentDirectory::of(&std::fs::metadata(path))
+    }
+
+    fn of(found: &io::Result<Metadata>) -> CurrentDirectory {
+        let is_absent =
+            |error: &Errno| matches!(*error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
+        let error = found.as_ref().err().and_then(Errno::from_io_error);
         CurrentDirectory {
             identity: found.as_ref().map_or(Identity::ABSENT, Identity::of_metadata),
-            is_directory: found.is_ok_and(|found| found.is_dir()),
+            is_directory: found.as_ref().is_ok_and(Metadata::is_dir),
+            error: error.filter(|error| !is_absent(error)),
         }
     }
 
@@ -334,6 +346,9 @@ impl<'w, 'a> Gathering<'w, 'a> {
         }
         let input = Input::new(place.list.part(), path.clone(), identity.sure(self.start));
         self.walked.inputs.push(input);
+        if let Some(error) = seen.error {
+            return self.unread(&path, &error.into());
+        }
         if !identity.is_there() {
             let name = place.below.file_name();
             let above =
@@ -450,7 +465,7 @@ impl<'w, 'a> Gathering<'w, 'a> {
         }
     }
 
-    /// Notes that the directory whose input was added last was not read, or not to its end: its files are not all there are, and nobody takes them for that.
+    /// Notes that the directory whose input was added last was not looked at, not read, or not to its end: its files are not all there are, and nobody takes them for that.
     fn unread(&mut self, path: &Path, unread: &Unread) {
         // It was one a moment ago.
         if unread.cause() == UnreadCause::Itself {
@@ -548,7 +563,7 @@ impl<'w, 'a> Gathering<'w, 'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum DirectoryEntry {
     Directory,
-    /// A link to a directory, or to nothing: something may come there without a change of this directory.
+    /// A link to a directory, to nothing, or to what cannot be looked at: something may come there without a change of this directory.
     Linked(CurrentDirectory),
     /// A link to a directory that the entry itself is in: who follows it never comes to an end.
     Around,
@@ -570,13 +585,13 @@ impl DirectoryEntry {
     }
 
     fn at(path: &Path) -> DirectoryEntry {
-        let seen = CurrentDirectory::at(path);
-        if !seen.identity.is_there() {
-            return DirectoryEntry::Linked(seen);
-        }
-        if !seen.is_directory {
-            let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
-            return if is_file { DirectoryEntry::File } else { DirectoryEntry::Other };
+        let found = std::fs::metadata(path);
+        let seen = CurrentDirectory::of(&found);
+        match found {
+            Err(_) => return DirectoryEntry::Linked(seen),
+            Ok(found) if found.is_file() => return DirectoryEntry::File,
+            Ok(found) if !found.is_dir() => return DirectoryEntry::Other,
+            Ok(_) => {}
         }
         let is_same = |above: &Path| Identity::of(above).is_same_file(seen.identity);
         if path.ancestors().skip(1).any(is_same) {
