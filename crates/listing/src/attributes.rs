@@ -43,7 +43,14 @@ pub(super) struct Work {
     changed: Condvar,
     /// Whether the disk has a head that moves; looked up when it is slow.
     seeks: OnceLock<bool>,
+    /// Where a test stops whoever has looked at what is wanted and has not told it.
+    #[cfg(test)]
+    stop: Mutex<Option<TestStop>>,
 }
+
+/// Says that somebody has looked, and waits until he may tell what he saw.
+#[cfg(test)]
+pub(super) type TestStop = (std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -80,7 +87,13 @@ enum Task {
 impl Work {
     pub(super) fn new() -> Work {
         let state = State { part: *PART.start(), ..State::default() };
-        Work { state: Mutex::new(state), changed: Condvar::new(), seeks: OnceLock::new() }
+        Work {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            seeks: OnceLock::new(),
+            #[cfg(test)]
+            stop: Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -108,10 +121,20 @@ impl Work {
         self.changed.notify_all();
     }
 
-    /// Whether somebody reads all that was wanted, or has read it.
+    /// Stops whoever looks at what is wanted next, before that is told.
     #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.state().wanted.is_empty()
+    pub(super) fn stop_next(&self, stop: TestStop) {
+        *self.stop.lock().unwrap() = Some(stop);
+    }
+
+    /// Stops where a test wants that.
+    #[cfg(test)]
+    fn stop(&self) {
+        let stop = self.stop.lock().unwrap().take();
+        if let Some((looked, may_tell)) = stop {
+            looked.send(()).unwrap();
+            may_tell.recv().unwrap();
+        }
     }
 
     /// Lets all threads end.
@@ -310,6 +333,8 @@ impl Reader<'_> {
 
     fn list(&self, ids: &[EntryId], gathered: &mut Gathered) -> io::Result<()> {
         self.each(ids, |id, name, kind| self.read(id, name, kind, gathered))?;
+        #[cfg(test)]
+        self.work.stop();
         self.send(gathered)
     }
 

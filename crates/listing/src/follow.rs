@@ -39,15 +39,25 @@ const AGAIN: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
 
 /// File systems whose files change without this kernel: only what is changed from here is told.
-const REMOTE: [u64; 8] = [
+///
+/// The numbers are from `linux/magic.h`; it has none of vboxsf, GFS2 and Lustre, which have them in their sources.
+const REMOTE: [u64; 16] = [
     0x6969,      // NFS
     0xff53_4d42, // CIFS
     0xfe53_4d42, // SMB 2
+    0x517b,      // SMB
     0x6573_5546, // FUSE
     0x0102_1997, // 9P
     0x00c3_6400, // Ceph
-    0x5346_414f, // AFS
+    0x5346_414f, // AFS, as OpenAFS has it
+    0x6b41_4653, // AFS, as the kernel has it
+    0x7375_7245, // Coda
+    0x786f_4256, // vboxsf: directories of the host of a virtual machine
+    0x7461_636f, // OCFS2
+    0x0116_1970, // GFS2
+    0x0bd0_0bd0, // Lustre
     0x9fa0,      // /proc
+    0x6265_6572, // /sys
 ];
 
 /// Begins to watch a directory; tells the client if it cannot be watched.
@@ -99,8 +109,10 @@ pub(super) struct Follower<'a> {
     next: EntryId,
     /// Nothing that changed before was missed.
     checked: SystemTime,
-    /// How often what was missed since then could not be found.
+    /// How often what was missed since then could not be found …
     missed: u32,
+    /// … and when that was tried last.
+    tried: Duration,
     /// Whether there is more to follow.
     more: MoreToFollow,
 }
@@ -122,7 +134,8 @@ impl<'a> Follower<'a> {
     ) -> Follower<'a> {
         let known = ClientNames { names: Vec::new(), table: None, hasher: RandomState::new() };
         let more = MoreToFollow::More;
-        Follower { reader, request, watch, known, next: 0, checked, missed: 0, more }
+        let tried = Duration::ZERO;
+        Follower { reader, request, watch, known, next: 0, checked, missed: 0, tried, more }
     }
 
     /// Takes what was listed: the names, and how many.
@@ -171,10 +184,13 @@ impl<'a> Follower<'a> {
         }
         gone |= beside && self.is_removed();
         self.begin()?;
-        let compared = if lost { self.compare(&mut touched) } else { Ok(()) };
-        self.missed = if compared.is_err() { self.missed + 1 } else { 0 };
-        if self.missed == 0 {
-            self.checked = now;
+        // A change is no reason to try again sooner: what keeps the names from being read may last for a moment.
+        let is_due = self.time_to_next_try().is_none_or(|time| time.is_zero());
+        let compared = if lost && is_due { self.compare(&mut touched) } else { Ok(()) };
+        if compared.is_err() {
+            (self.missed, self.tried) = (self.missed + 1, self.reader.clock.monotonic());
+        } else if is_due {
+            (self.missed, self.checked) = (0, now);
         }
         let mut next = self.settle(&touched)?;
         if let Err(error) = compared
@@ -190,6 +206,12 @@ impl<'a> Follower<'a> {
             return Ok(MoreToFollow::Nothing);
         }
         Ok(next)
+    }
+
+    /// Returns how long it takes until what was missed is looked for again; nothing if nothing was missed.
+    fn time_to_next_try(&self) -> Option<Duration> {
+        let next = self.tried + AGAIN;
+        (self.missed > 0).then(|| next.saturating_sub(self.reader.clock.monotonic()))
     }
 
     /// Returns whether the directory itself is no more.
@@ -368,7 +390,7 @@ pub(super) fn run(
             if follower.step()? == MoreToFollow::Nothing {
                 return Ok(());
             }
-            patience = (follower.missed > 0).then_some(AGAIN);
+            patience = follower.time_to_next_try();
         }
         if sys::watch::pause(connection, pause)? == Ready::HungUp {
             return Ok(());

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::*;
 use fastrand::Rng;
+use std::sync::mpsc::channel;
 
 use crate::attributes::Work;
 use crate::collation::{Collation, Digits};
@@ -136,14 +137,18 @@ fn step_by_step(dir: &Path, between: &mut [&mut dyn FnMut()], blind: Blind) -> E
         .collect();
     let mut between: Vec<Between<'_>> =
         between.iter_mut().map(|happen| happen as Between<'_>).collect();
-    steps(&ListingRequest::of(dir).followed(), &mut between).0
+    steps(&ListingRequest::of(dir).followed(), &SystemClock::start(), &mut between).0
 }
 
 /// What happens before a step.
 type Between<'a> = &'a mut dyn FnMut(&mut Follower<'_>);
 
 /// Runs steps of a follower, each after something has happened. Returns the entries at the end, and what went wrong with the directory.
-fn steps(request: &ListingRequest, between: &mut [Between<'_>]) -> (Entries, Vec<Failure>) {
+fn steps(
+    request: &ListingRequest,
+    clock: &dyn Clock,
+    between: &mut [Between<'_>],
+) -> (Entries, Vec<Failure>) {
     let (here, there) = sys::socket::pair().unwrap();
     let (here, there) = (Connection::new(here), Connection::new(there));
     let taking = std::thread::spawn({
@@ -167,13 +172,16 @@ fn steps(request: &ListingRequest, between: &mut [Between<'_>]) -> (Entries, Vec
         }
     });
     let work = Work::new();
-    let clock = SystemClock::start();
     let directory = OpenDirectory::open(&request.path).unwrap();
     let connection = &there;
-    let (watch, since) = watch(&directory, request, connection, &clock).unwrap().unwrap();
-    let scan = Scan { directory: &directory, request, connection, clock: &clock };
+    let (watch, since) = watch(&directory, request, connection, clock).unwrap().unwrap();
+    let scan = Scan { directory: &directory, request, connection, clock };
     let mut names = Vec::new();
-    let given = scan.run(|more| names.push(more)).unwrap();
+    let given = scan.run(|more| {
+        names.push(Arc::clone(&more));
+        work.keep(more);
+    });
+    let given = given.unwrap();
     let strings = Strings::new(connection);
     let types = Types::of(request);
     let reader = Reader {
@@ -181,7 +189,7 @@ fn steps(request: &ListingRequest, between: &mut [Between<'_>]) -> (Entries, Vec
         fields: request.fields,
         connection,
         work: &work,
-        clock: &clock,
+        clock,
         strings: &strings,
         types: &types,
     };
@@ -302,13 +310,34 @@ fn what_went_is_told_before_there_is_too_much() {
         fs::write(path.join("a"), "longer").unwrap();
     };
     let mut nothing_more = |_: &mut Follower<'_>| fs::remove_file(path.join("c")).unwrap();
-    let (entries, failures) = steps(&request, &mut [&mut first, &mut nothing_more]);
+    let (entries, failures) =
+        steps(&request, &SystemClock::start(), &mut [&mut first, &mut nothing_more]);
     let contents = contents(&entries);
     let names: Vec<&[u8]> = contents.keys().map(|name| &name[..]).collect();
     assert_eq!(names, [&b"a"[..], b"c", b"d"]);
     assert_eq!(contents[&b"a"[..]].1, 6, "attributes are told too");
     let steps: Vec<ListingStep> = failures.iter().map(|failure| failure.step).collect();
     assert_eq!(steps, [ListingStep::TooLarge], "it is said once, and nothing after it");
+}
+
+/// A clock on which time passes when a test says so.
+#[derive(Debug, Default)]
+struct SetClock(Mutex<Duration>);
+
+impl SetClock {
+    fn advance(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> SystemTime {
+        SystemClock::start().now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        *self.0.lock().unwrap()
+    }
 }
 
 /// Makes this test the process whose descriptors run out.
@@ -338,11 +367,13 @@ fn miss_changes() {
     // All descriptors that there are.
     let hoard = std::cell::RefCell::new(Vec::new());
     let take_all = || hoard.borrow_mut().extend(std::iter::from_fn(|| fs::File::open("/").ok()));
-    // The kernel has forgotten something, and the names cannot be read.
+    let clock = SetClock::default();
+    // The kernel has forgotten something, and the names cannot be read when they are looked for.
     let miss = |follower: &mut Follower<'_>| {
         assert_eq!(follower.more, MoreToFollow::More);
         follower.watch.read(|_| {}).unwrap();
         follower.missed = follower.missed.max(1);
+        clock.advance(AGAIN);
         take_all();
     };
     let mut first = |follower: &mut Follower<'_>| {
@@ -350,12 +381,26 @@ fn miss_changes() {
         fs::remove_file(path.join("old")).unwrap();
         miss(follower);
     };
-    let mut again = |follower: &mut Follower<'_>| {
-        assert_eq!((follower.more, follower.missed), (MoreToFollow::More, 2));
-        hoard.borrow_mut().clear();
+    // Other changes come all the time. They are told, and what was missed is looked for when it is time.
+    let busy = |number: u32| {
+        move |follower: &mut Follower<'_>| {
+            assert_eq!((follower.more, follower.missed), (MoreToFollow::More, 2), "{number}");
+            fs::create_dir(path.join(format!("busy {number}"))).unwrap();
+        }
     };
-    let (entries, failures) = steps(&request, &mut [&mut first, &mut again]);
-    let names: Vec<Vec<u8>> = contents(&entries).into_keys().collect();
+    let mut busy: Vec<_> = (0..3 * TRIES).map(busy).collect();
+    let mut again = |follower: &mut Follower<'_>| {
+        let told = 1 + 3 * TRIES;
+        assert_eq!((follower.missed, follower.next), (2, told), "what is not missed is told");
+        hoard.borrow_mut().clear();
+        clock.advance(AGAIN);
+    };
+    let mut between: Vec<Between<'_>> = vec![&mut first];
+    between.extend(busy.iter_mut().map(|happen| happen as Between<'_>));
+    between.push(&mut again);
+    let (entries, failures) = steps(&request, &clock, &mut between);
+    let mut names: Vec<Vec<u8>> = contents(&entries).into_keys().collect();
+    names.retain(|name| !name.starts_with(b"busy "));
     assert_eq!((names, failures), (vec![b"new".to_vec()], Vec::new()));
 
     let mut last = |follower: &mut Follower<'_>| {
@@ -365,10 +410,23 @@ fn miss_changes() {
     let mut misses = vec![miss; usize::try_from(TRIES).unwrap() - 1];
     let mut between: Vec<Between<'_>> = misses.iter_mut().map(|miss| miss as Between<'_>).collect();
     between.push(&mut last);
-    let (_, failures) = steps(&request, &mut between);
+    let (_, failures) = steps(&request, &clock, &mut between);
     let [failure] = &failures[..] else { panic!("{failures:?}") };
     assert_eq!(failure.step, ListingStep::Follow);
     assert_eq!(failure.error().raw_os_error(), Some(24));
+}
+
+#[test]
+fn what_the_kernel_does_not_tell_of_is_said_to_be_followed_in_part() {
+    for path in ["/proc/self/net", "/sys/class/net", "/sys"] {
+        let request = ListingRequest::of(Path::new(path)).followed();
+        let failures = Listing::in_process(&request).unwrap().finish().unwrap();
+        let [failure] = &failures[..] else { panic!("{path}: {failures:?}") };
+        assert!(failure.is_remark(), "{path}: {failure:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let request = ListingRequest::of(dir.path()).followed();
+    assert_eq!(Listing::in_process(&request).unwrap().finish().unwrap(), []);
 }
 
 #[test]
@@ -405,28 +463,36 @@ fn what_is_wanted_is_not_told_after_what_was_seen_later() {
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let mut old_is_wanted = |follower: &mut Follower<'_>| {
-        // The other thread has to wait: what it looked at now would be told after what this one sees.
         let reader = follower.reader;
+        let (looked, has_looked) = channel();
+        let (tell, may_tell) = channel();
+        reader.work.stop_next((looked, may_tell));
         reader.work.want(vec![0]);
         let held = Mutex::new(std::mem::replace(
             follower,
             Follower::new(reader, follower.request, follower.watch, follower.checked),
         ));
         std::thread::scope(|scope| {
-            let mut told = alone(&held);
             let wanted = scope.spawn(|| reader.run_beside(|| alone(&held), |_| Ok(())));
-            while !reader.work.is_idle() {
-                std::thread::yield_now();
+            let limit = Duration::from_secs(60);
+            if has_looked.recv_timeout(limit).is_err() {
+                reader.work.end();
+                panic!("nobody looks at what is wanted");
             }
             fs::write(&file, "12345").unwrap();
-            told.step().unwrap();
-            drop(told);
+            // Whoever follows has to wait: the other one has seen less, and has not told it yet.
+            let is_kept_waiting = match held.try_lock() {
+                Ok(mut follower) => follower.step().map(|_| false).unwrap(),
+                Err(_) => true,
+            };
+            tell.send(()).unwrap();
             reader.work.end();
             wanted.join().unwrap().unwrap();
+            assert!(is_kept_waiting, "what was seen first is told first");
         });
         *follower = held.into_inner().unwrap();
     };
     let request = ListingRequest::of(dir.path()).followed();
-    let (entries, _) = steps(&request, &mut [&mut old_is_wanted]);
+    let (entries, _) = steps(&request, &SystemClock::start(), &mut [&mut old_is_wanted]);
     assert_eq!(contents(&entries)[&b"file"[..]].1, 5);
 }
