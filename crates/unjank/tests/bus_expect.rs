@@ -170,18 +170,30 @@ impl EndingBus {
         EndingBus { dir, daemon }
     }
 
-    /// Runs a script that may end the bus (`$BUS` is its process) and begin it again (`$AGAIN`).
+    fn address(&self) -> String {
+        format!("unix:path={}", self.dir.path().join("bus").display())
+    }
+
     fn run(&self, rules: &str, script: &str) -> Output {
-        let address = format!("unix:path={}", self.dir.path().join("bus").display());
+        self.run_beside(&[], rules, script)
+    }
+
+    /// Runs a script that may end the bus (`$BUS` is its process) and begin it again (`$AGAIN`, its process is in the file
+    /// `$PID`), and watches other buses, too.
+    fn run_beside(&self, others: &[&EndingBus], rules: &str, script: &str) -> Output {
+        let address = self.address();
         let file = self.dir.path().join("rules");
         std::fs::write(&file, rules).unwrap();
         let mut command = Command::new(UNJANK);
         command.args(["bus", "expect", "--address", &address, "-f"]).arg(file);
+        command.args(others.iter().flat_map(|other| ["--address".to_owned(), other.address()]));
         command.args(["--", "sh", "-ec", script]);
+        let pid = self.dir.path().join("again");
         let again = format!(
-            "dbus-daemon --session --fork --print-pid --address {address} > {}/again",
-            self.dir.path().display()
+            "dbus-daemon --session --fork --print-pid --address {address} > {}",
+            pid.display()
         );
+        command.env("DBUS_SESSION_BUS_ADDRESS", &address).env("PID", pid);
         command.env("BUS", self.daemon.id().to_string()).env("AGAIN", again).output().unwrap()
     }
 }
@@ -221,6 +233,33 @@ fn what_a_bus_says_after_the_recording_of_it_ended_leaves_no_verdict() {
         assert_eq!(stays.status.code(), Some(2), "{stays:?}");
         assert!(said(&stays).contains("the recording is incomplete"), "{}", said(&stays));
         assert!(text(&stays).contains("● kept    no errors"), "{}", text(&stays));
+    });
+}
+
+#[test]
+fn a_bus_that_lives_twice_beside_one_that_goes_on_leaves_no_verdict() {
+    in_time(|| {
+        if !has(&["dbus-send", "dbus-daemon"]) {
+            return;
+        }
+        let rules = "called ListNames\nno errors\n";
+        let call = ANSWERED.join(" ");
+        let gone = "while dbus-send --print-reply --dest=org.freedesktop.DBus / a.b.C 2>&1 \
+                    | grep -q UnknownInterface; do sleep 0.02; done";
+        let other = EndingBus::start();
+        let ended = EndingBus::start();
+        let once = ended.run_beside(&[&other], rules, &format!("{call}; kill $BUS; {gone}"));
+        assert_eq!(once.status.code(), Some(0), "all of it was seen: {once:?}");
+        // Each call has the next number as its name until somebody else connects, which is how the second life is noticed.
+        let noticed =
+            format!("n=1; while [ $n -lt 300 ] && {call} | grep -q :1.$n; do n=$((n + 1)); done");
+        let nobody = "dbus-send --print-reply --dest=org.example.Nobody / a.b.C || true";
+        let second = format!("sh -c \"$AGAIN\"; {nobody}; {noticed}; kill $(cat $PID); {gone}");
+        let bus = EndingBus::start();
+        let script = format!("{call}; kill $BUS; {gone}; {second}");
+        let twice = bus.run_beside(&[&other], rules, &script);
+        assert_eq!(twice.status.code(), Some(2), "{twice:?}");
+        assert!(said(&twice).contains("the recording is incomplete"), "{}", said(&twice));
     });
 }
 

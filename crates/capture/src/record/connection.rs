@@ -13,6 +13,8 @@ use wire::{self, Endian, MessageType, WireError, body};
 
 /// The time limit for the answer of a bus.
 const PATIENCE: Duration = Duration::from_secs(25);
+/// The time limit of each step for who only asks whether a bus is there.
+const BRIEF: Duration = Duration::from_millis(500);
 /// The least number of bytes for which a read has room.
 const PIECE: usize = 1 << 16;
 
@@ -48,10 +50,17 @@ pub struct BusMonitor {
     pub(super) bus_process: Option<u32>,
 }
 
-/// Returns whether there is a bus at `address` that answers now; waits at most 25 s for one that accepts and says nothing.
+/// Returns whether there is a bus at `address` now, be it one that refuses another connection, or that does not answer in
+/// [`BRIEF`].
 #[must_use]
-pub fn is_answering(address: &str) -> bool {
-    Connection::open(address).is_ok()
+pub fn is_bus_at(address: &str) -> bool {
+    match Connection::open_within(address, BRIEF) {
+        Ok(_) | Err(RecordError::Refused { .. }) => true,
+        Err(RecordError::NoBus { source, .. } | RecordError::Broken { source, .. }) => {
+            matches!(source.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+        }
+        Err(_) => false,
+    }
 }
 
 impl BusMonitor {
@@ -133,10 +142,15 @@ impl AsFd for Connection {
 impl Connection {
     /// Connects to the bus at `address` and receives a unique name.
     pub(crate) fn open(address: &str) -> Result<Connection, RecordError> {
+        Connection::open_within(address, PATIENCE)
+    }
+
+    /// Does so with a time limit for each step, and for each later answer.
+    fn open_within(address: &str, limit: Duration) -> Result<Connection, RecordError> {
         let no_bus = |source| RecordError::NoBus { address: address.to_owned(), source };
-        let socket = socket::connect(address.as_bytes(), PATIENCE).map_err(no_bus)?;
+        let socket = socket::connect(address.as_bytes(), limit).map_err(no_bus)?;
         let mut socket = UnixStream::from(socket);
-        socket.set_read_timeout(Some(PATIENCE)).map_err(no_bus)?;
+        socket.set_read_timeout(Some(limit)).map_err(no_bus)?;
         // A plain `read` closes the descriptors that come with messages.
         let greeting = [socket::LINES, socket::LAST_LINE].concat();
         socket.write_all(&greeting).map_err(no_bus)?;
@@ -313,5 +327,25 @@ pub(super) fn first_text(bytes: &[u8]) -> Option<&str> {
     match body::values(&wire::message(bytes).ok()?).next()?.ok()? {
         body::BodyValue::Text(text) => Some(text),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_bus_that_accepts_and_says_nothing_is_there_and_one_that_ended_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bus");
+        let address = format!("unix:path={}", path.display());
+        let silent = UnixListener::bind(&path).unwrap();
+        assert!(is_bus_at(&address));
+        drop(silent);
+        assert!(!is_bus_at(&address));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_bus_at(&address));
     }
 }

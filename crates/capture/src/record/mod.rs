@@ -25,7 +25,7 @@ use std::time::Duration;
 use sys::clock::Clock;
 
 pub use bus_stream::LaneEnd;
-pub use connection::{BusMonitor, CaptureMethod, is_answering};
+pub use connection::{BusMonitor, CaptureMethod, is_bus_at};
 pub use follow::Follower;
 pub use ring::MessageTally;
 pub use writer::{Output, RecordWriteError, RecordingLimits, RecordingSummary, Why, write};

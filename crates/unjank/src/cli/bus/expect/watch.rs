@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use capture::capture::CaptureEvent;
 use capture::expect::{CheckProblem, CommandEnd, ExpectReport, ExpectRules};
 use capture::model::Model;
-use capture::record::{BusRecorder, LaneEnd, NextRecord, RecordOptions, is_answering};
+use capture::record::{BusRecorder, LaneEnd, NextRecord, RecordOptions, is_bus_at};
 use capture::stats::time;
 use host::keeper::tree;
 use rustix::process::Signal;
@@ -83,7 +84,8 @@ pub(super) fn run(
         model: Model::default(),
         clock,
         interrupted: interrupt::flag(),
-        addresses: addresses.clone(),
+        addresses,
+        ended: Vec::new(),
         went_on: false,
     };
     let name = program.display();
@@ -102,7 +104,7 @@ pub(super) fn run(
     let (_, ends) = watch.recorder.finish();
     let unseen = ends.iter().find(|(bus, end)| match end {
         // Of a bus that has ended all was seen, also if the command ended it. One that goes on, or is there again, said more.
-        LaneEnd::Closed => watch.went_on || is_there(&addresses, *bus),
+        LaneEnd::Closed => watch.went_on || is_there(&watch.addresses, *bus),
         _ => true,
     });
     if let Some((_, end)) = unseen {
@@ -128,9 +130,9 @@ pub(super) fn run(
     Ok(report)
 }
 
-/// Returns whether a bus answers at the address of the one with this number.
+/// Returns whether a bus is at the address of the one with this number.
 fn is_there(addresses: &[(u16, String)], bus: u16) -> bool {
-    addresses.iter().any(|(number, address)| *number == bus && is_answering(address))
+    addresses.iter().any(|(number, address)| *number == bus && is_bus_at(address))
 }
 
 /// Says how a command failed; nothing if it did not.
@@ -153,7 +155,9 @@ struct Watch {
     interrupted: Arc<AtomicBool>,
     /// Of each bus its number and its address.
     addresses: Vec<(u16, String)>,
-    /// Whether a bus was there after the recording of all of them had ended, while the command ran.
+    /// The numbers of the buses whose recording has ended.
+    ended: Vec<u16>,
+    /// Whether one of these was there again while the command ran.
     went_on: bool,
 }
 
@@ -163,6 +167,9 @@ impl Watch {
         match self.recorder.next(patience) {
             NextRecord::Batch(batch) => {
                 for event in batch.events() {
+                    if let CaptureEvent::End(end) = &event {
+                        self.ended.push(end.bus);
+                    }
                     self.model.take(&event);
                 }
                 Some(true)
@@ -194,10 +201,11 @@ impl Watch {
                 return Ok((self.end(child)?, fault));
             }
             if self.take(PACE).is_none() {
-                // The bus has ended, perhaps because the command ends it; the command may go on, and begin it again.
-                self.went_on |= self.addresses.iter().any(|(_, address)| is_answering(address));
                 let _ = self.recorder.stopped_within(PACE);
             }
+            // A bus may end because the command ends it; the command may go on, and begin it again.
+            self.went_on =
+                self.went_on || self.ended.iter().any(|bus| is_there(&self.addresses, *bus));
         }
     }
 
