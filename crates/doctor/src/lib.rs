@@ -156,6 +156,17 @@ pub struct RecordedHangs {
     pub facts: serde_json::Value,
 }
 
+impl RecordedHangs {
+    /// Tells that hangs are recorded, and why what was recorded cannot be read.
+    #[must_use]
+    pub fn unreadable(why: &str) -> RecordedHangs {
+        RecordedHangs {
+            sentence: format!("What was recorded of yesterday's hangs cannot be read: {why}."),
+            facts: serde_json::json!({ "error": why }),
+        }
+    }
+}
+
 impl Diagnosis {
     /// Returns the findings that have a time, slowest median first.
     #[must_use]

@@ -333,3 +333,31 @@ fn the_doctor_begins_with_what_was_recorded_of_yesterday() {
         assert!(page.contains(told.trim()), "the page has the same");
     });
 }
+
+#[test]
+fn the_doctor_says_that_what_is_recorded_cannot_be_read() {
+    in_time(|| {
+        let home = Home::new();
+        let store = home.home().join(".local/state/unjank/hangs");
+        std::fs::remove_dir_all(&store).unwrap();
+        std::fs::write(&store, "no directory").unwrap();
+        let page = home.dir.path().join("page.html");
+        let doctor = || {
+            let arguments = ["doctor", "--json", "-o", page.to_str().unwrap()];
+            let output = home.unjank(&arguments).output().unwrap();
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+            serde_json::from_slice::<Value>(&output.stdout).unwrap()["hangs"].take()
+        };
+        assert_eq!(doctor(), Value::Null, "nobody records");
+        let unit = home.layout().units.join("unjank-hangs.service");
+        std::fs::create_dir_all(unit.parent().unwrap()).unwrap();
+        std::fs::write(unit, "[Service]\n").unwrap();
+        std::fs::remove_file(&page).unwrap();
+        let hangs = doctor();
+        let told = "What was recorded of yesterday's hangs cannot be read: ";
+        assert!(hangs["sentence"].as_str().unwrap().starts_with(told), "{hangs:#}");
+        assert!(hangs["error"].as_str().unwrap().contains("unjank/hangs"), "{hangs:#}");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains("yesterday&#39;s hangs cannot be read") || page.contains(told));
+    });
+}

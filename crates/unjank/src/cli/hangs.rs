@@ -310,8 +310,14 @@ pub(super) fn yesterday() -> Option<RecordedHangs> {
     let session = Session::open().ok()?;
     let [from_ns, to_ns] = ["yesterday", "today"].map(|text| parsed(text, &session.now).ok());
     let span = TimeSpan { from_ns: from_ns?, to_ns: to_ns?.saturating_sub(1) };
-    let history =
-        HangHistory::select(&session.stored().ok()?, span, None, nanoseconds(&session.now));
+    let stored = match session.stored() {
+        Ok(stored) => stored,
+        // Who records nothing misses nothing.
+        Err(error) => {
+            return is_switched_on().then(|| RecordedHangs::unreadable(&error.cause()));
+        }
+    };
+    let history = HangHistory::select(&stored, span, None, nanoseconds(&session.now));
     let is_told = history.coverage.recorder_ns > 0
         || history.damage.is_some()
         || hang_store::running_recorder(&*session.disk, &session.dir).is_some()
