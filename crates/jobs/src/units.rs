@@ -39,8 +39,8 @@ pub const KNOWN: [&str; 28] = [
     "updatedb.service",
 ];
 
-/// Those whose programs step back by themselves (their sources say so): no setting of the unit tells.
-pub const MANNERED: [&str; 4] = [
+/// Those whose programs put themselves into the idle class (their sources say so): no setting of the unit tells.
+pub const IDLE_BY_PROGRAM: [&str; 4] = [
     "kde-baloo.service",
     "localsearch-3.service",
     "tracker-extract-3.service",
@@ -110,11 +110,11 @@ impl UnitSettings {
     /// Returns whether its reads are to be in the idle class.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let idle = |value: &Option<String>| {
-            value.as_deref().is_some_and(|value| value == "idle" || value == "3")
-        };
-        // The kernel takes the one for the other (ioprio.rst).
-        idle(&self.io_class) || self.cpu_policy.as_deref() == Some("idle")
+        match self.io_class.as_deref() {
+            // Without a class the kernel goes by the policy (ioprio_set(2)).
+            None => self.cpu_policy.as_deref() == Some("idle"),
+            Some(class) => class == "idle" || class == "3",
+        }
     }
 
     /// Returns whether it yields the disk to others in a way that acts. `class_acts` and `weight_acts` say whether I/O classes
@@ -163,11 +163,7 @@ pub fn services(places: &[PathBuf]) -> BTreeMap<String, UnitSettings> {
 /// Returns what the files of `unit` say; `None` if there is none or it is masked.
 #[must_use]
 pub fn settings(places: &[PathBuf], unit: &str) -> Option<UnitSettings> {
-    let file = places.iter().map(|place| place.join(unit)).find(|path| path.exists())?;
-    // A mask leads to /dev/null.
-    if !fs::metadata(&file).ok()?.is_file() {
-        return None;
-    }
+    let file = file_of(places, unit)?;
     let mut settings = UnitSettings::default();
     settings.read(&text(&file)?);
     // Drop-ins count in the order of their names; of one name the one in the strongest place.
@@ -187,8 +183,15 @@ pub fn settings(places: &[PathBuf], unit: &str) -> Option<UnitSettings> {
             settings.read(&text);
         }
     }
-    settings.is_adopted &= places.iter().any(|place| place.join(TEMPLATE).exists());
+    settings.is_adopted &= file_of(places, TEMPLATE).is_some();
     Some(settings)
+}
+
+/// Returns the file of `unit` in the strongest place that has one; `None` if there is none, or that one is masked.
+fn file_of(places: &[PathBuf], unit: &str) -> Option<PathBuf> {
+    let file = places.iter().map(|place| place.join(unit)).find(|path| path.exists())?;
+    // A mask leads to /dev/null.
+    file.is_file().then_some(file)
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -238,6 +241,8 @@ mod tests {
         put(&lib.join(TEMPLATE), "[Service]\n");
         let again = settings(&places, "a.service").unwrap();
         assert!(again.is_adopted && again.yields(false, false));
+        std::os::unix::fs::symlink("/dev/null", own.join(TEMPLATE)).unwrap();
+        assert!(!settings(&places, "a.service").unwrap().is_adopted, "its template is masked");
     }
 
     #[test]
@@ -264,6 +269,8 @@ mod tests {
             ("IOSchedulingClass=idle", [false, true, false]),
             ("CPUSchedulingPolicy=idle", [false, true, false]),
             ("IOSchedulingClass=best-effort", [false, false, false]),
+            ("IOSchedulingClass=best-effort\nCPUSchedulingPolicy=idle", [false, false, false]),
+            ("IOSchedulingClass=3\nCPUSchedulingPolicy=other", [false, true, false]),
             ("IOWeight=10", [false, false, true]),
             ("IOWeight=100", [false, false, false]),
             ("IOWeight=1000", [false, false, false]),

@@ -71,11 +71,11 @@ fn describe(place: &WorkDirectory, device: &Device) -> String {
     } else {
         format!("{} on {}", device.name, device.disk)
     };
-    let (mut acts, mut void) = (vec!["holding (unjank run)"], Vec::new());
+    let (mut acts, mut without_effect) = (vec!["holding (unjank run)"], Vec::new());
     if knows_classes(device) {
         acts.insert(0, "I/O classes");
     } else {
-        void.push("I/O classes (ionice, IOSchedulingClass=)");
+        without_effect.push("I/O classes (ionice, IOSchedulingClass=)");
     }
     if device.wbt_lat_usec.is_some_and(|usec| usec > 0) {
         acts.push("write-back throttling");
@@ -83,15 +83,15 @@ fn describe(place: &WorkDirectory, device: &Device) -> String {
     if knows_weights(device) {
         acts.push("IOWeight=");
     } else {
-        void.push("IOWeight=");
+        without_effect.push("IOWeight=");
     }
-    let void = if void.is_empty() {
+    let without_effect = if without_effect.is_empty() {
         String::new()
     } else {
-        format!("; does nothing: {}", void.join(", "))
+        format!("; does nothing: {}", without_effect.join(", "))
     };
     format!(
-        "{} on {on}{turns}, scheduler {scheduler}, {throttling}; acts: {}{void}",
+        "{} on {on}{turns}, scheduler {scheduler}, {throttling}; acts: {}{without_effect}",
         place.fs_type,
         acts.join(", ")
     )
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_without_classes_makes_them_void_and_the_rule_is_given() {
+    fn a_scheduler_without_classes_makes_them_useless_and_the_rule_is_given() {
         let found = finding(&place("[none] mq-deadline bfq", "2000", "sda"));
         insta::assert_snapshot!(text(&found), @"ext4 on sda, does not rotate, scheduler none, write-back throttling at 2.00 ms; acts: holding (unjank run), write-back throttling; does nothing: I/O classes (ionice, IOSchedulingClass=), IOWeight=");
         assert_eq!(found.help, [Help::Remedy(Remedy::SchedulerRule)]);

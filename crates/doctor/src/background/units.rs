@@ -1,7 +1,7 @@
 //! Units that work in the background: those that run in the normal class, and those whose settings have no effect here.
 
 use jobs::cgroup::Cgroup;
-use jobs::units::{KNOWN, MANNERED, Manager, UnitSettings, services};
+use jobs::units::{IDLE_BY_PROGRAM, KNOWN, Manager, UnitSettings, services};
 use setup::SetupPart;
 use sys::mounts::Mounts;
 use sys::sched::{CpuClass, IoClass};
@@ -42,10 +42,10 @@ pub(super) fn findings(
         let places = manager.places(configuration);
         let units: Vec<(String, UnitSettings)> = services(&places).into_iter().collect();
         let is_root = machine.uid == 0;
-        findings.push(without_manners(manager, &units, acts, is_root, |unit| {
+        findings.push(units_in_normal_class(manager, &units, acts, is_root, |unit| {
             is_idle_now(mounts, unit)
         }));
-        findings.extend(void(manager, &units, acts));
+        findings.extend(settings_without_effect(manager, &units, acts));
     }
     findings
 }
@@ -68,8 +68,9 @@ fn measured(manager: Manager) -> &'static str {
     }
 }
 
-/// Names what is known to work in the background and does not step back.
-fn without_manners(
+/// Names what is known to work in the background and does not step back. An idle class counts where classes act, whether the
+/// unit, its program or somebody else asked for it.
+fn units_in_normal_class(
     manager: Manager,
     units: &[(String, UnitSettings)],
     acts: &EffectiveControls,
@@ -78,12 +79,12 @@ fn without_manners(
 ) -> Finding {
     let known: Vec<&(String, UnitSettings)> =
         units.iter().filter(|(name, _)| KNOWN.contains(&&**name)).collect();
-    let rude: Vec<&str> = known
+    let is_idle = |name: &str| acts.class && (IDLE_BY_PROGRAM.contains(&name) || is_idle_now(name));
+    let normal: Vec<&str> = known
         .iter()
         .filter(|(_, settings)| !settings.yields(acts.class, acts.weight_of(manager)))
-        .filter(|(name, _)| !MANNERED.contains(&&**name))
         .map(|(name, _)| &**name)
-        .filter(|name| !is_idle_now(name))
+        .filter(|name| !is_idle(name))
         .collect();
     let name = format!("background units of the {}", whose(manager));
     let note =
@@ -91,7 +92,7 @@ fn without_manners(
     if known.is_empty() {
         return note("none of those that are known is installed".to_owned());
     }
-    if rude.is_empty() {
+    if normal.is_empty() {
         return note(match known.len() {
             1 => "the one that is known steps back".to_owned(),
             count => format!("all {count} that are known step back"),
@@ -99,9 +100,9 @@ fn without_manners(
     }
     let finding = note(format!(
         "{} of {} that are known do not step back: {}",
-        rude.len(),
+        normal.len(),
         known.len(),
-        listed(&rude)
+        listed(&normal)
     ))
     .because("they read and write as the program in front of you does");
     // What root adopts are the system's, whoever's home it has.
@@ -113,7 +114,7 @@ fn without_manners(
 }
 
 /// Names what asks for something that does nothing here.
-fn void(
+fn settings_without_effect(
     manager: Manager,
     units: &[(String, UnitSettings)],
     acts: &EffectiveControls,
@@ -153,9 +154,11 @@ fn void(
 fn is_idle_now(mounts: &Mounts, unit: &str) -> bool {
     let Some(group) = Cgroup::of_unit(mounts, unit) else { return false };
     let processes = group.processes();
-    let idle = |process: &u32| {
-        matches!(IoClass::of(*process), Ok(IoClass::Idle))
-            || matches!(CpuClass::of(*process), Ok(CpuClass::Idle))
+    let idle = |process: &u32| match IoClass::of(*process) {
+        Ok(IoClass::Idle) => true,
+        // Only who has no class of its own gets that of its policy (ioprio_set(2)).
+        Ok(IoClass::Unset) => matches!(CpuClass::of(*process), Ok(CpuClass::Idle)),
+        _ => false,
     };
     !processes.is_empty() && processes.iter().all(idle)
 }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn known_units_without_manners_are_named_and_others_are_not() {
+    fn known_units_in_the_normal_class_are_named_and_others_are_not() {
         let units = [
             unit("packagekit.service", |_| ()),
             unit("kde-baloo.service", |_| ()),
@@ -197,37 +200,40 @@ mod tests {
         ];
         let acts = EffectiveControls { class: true, weight: false, delegated: false, disk: None };
         let fstrim = |unit: &str| unit == "fstrim.service";
-        let found = without_manners(Manager::System, &units, &acts, true, fstrim);
+        let found = units_in_normal_class(Manager::System, &units, &acts, true, fstrim);
         assert_eq!(text(&found), "1 of 5 that are known do not step back: packagekit.service");
         assert_eq!(found.help, [Help::Remedy(Remedy::AdoptUnits(Units::System))]);
-        let void = EffectiveControls { class: false, ..acts.clone() };
-        let found = without_manners(Manager::System, &units, &void, true, fstrim);
-        let both = "2 of 5 that are known do not step back: packagekit.service, snapd.service";
-        assert_eq!(text(&found), both, "a class that does nothing here");
-        let found = without_manners(Manager::User, &units[5..], &acts, false, |_| false);
+        let no_classes = EffectiveControls { class: false, ..acts.clone() };
+        let found = units_in_normal_class(Manager::System, &units, &no_classes, true, fstrim);
+        // What `unjank run --attach` holds steps back without a class.
+        let all_but_adopted = "4 of 5 that are known do not step back: packagekit.service, kde-baloo.service, snapd.service, fstrim.service";
+        assert_eq!(text(&found), all_but_adopted, "a class that does nothing here");
+        let found = units_in_normal_class(Manager::User, &units[5..], &acts, false, |_| false);
         assert!(found.help.is_empty(), "{found:?}");
     }
 
     #[test]
-    fn a_weight_is_manners_where_it_reaches_the_unit_and_is_small() {
+    fn a_weight_yields_where_it_reaches_the_unit_and_is_small() {
         let acts = EffectiveControls { class: false, weight: true, delegated: false, disk: None };
         let weighted = |weight: &str| {
             [unit("snapd.service", |settings| settings.io_weight = Some(weight.into()))]
         };
-        let rude = |manager, acts: &EffectiveControls, weight: &str| {
-            let found = without_manners(manager, &weighted(weight), acts, false, |_| false);
+        let is_named = |manager, acts: &EffectiveControls, weight: &str| {
+            let found = units_in_normal_class(manager, &weighted(weight), acts, false, |_| false);
             text(&found).contains("do not step back")
         };
-        assert!(!rude(Manager::System, &acts, "20") && rude(Manager::System, &acts, "1000"));
-        assert!(rude(Manager::User, &acts, "20"), "the controller is not theirs");
+        assert!(
+            !is_named(Manager::System, &acts, "20") && is_named(Manager::System, &acts, "1000")
+        );
+        assert!(is_named(Manager::User, &acts, "20"), "the controller is not theirs");
         let delegated = EffectiveControls { delegated: true, ..acts.clone() };
-        assert!(!rude(Manager::User, &delegated, "20"));
+        assert!(!is_named(Manager::User, &delegated, "20"));
         let no_weights = EffectiveControls { weight: false, ..acts };
-        assert!(rude(Manager::System, &no_weights, "20"));
+        assert!(is_named(Manager::System, &no_weights, "20"));
     }
 
     #[test]
-    fn settings_that_do_nothing_here_are_void_and_those_that_act_are_not() {
+    fn settings_that_do_nothing_here_are_named_and_those_that_act_are_not() {
         let units = [
             unit("a.service", |settings| settings.io_weight = Some("10".into())),
             unit("b.service", |settings| settings.io_class = Some("idle".into())),
@@ -238,12 +244,16 @@ mod tests {
             delegated: true,
             disk: Some("sda".into()),
         };
-        assert_eq!(void(Manager::User, &units, &acts), []);
+        assert_eq!(settings_without_effect(Manager::User, &units, &acts), []);
         let bare = EffectiveControls { delegated: false, ..acts.clone() };
-        assert_eq!(void(Manager::User, &units, &bare).len(), 1);
-        assert_eq!(void(Manager::System, &units, &bare), [], "root's need no delegation");
+        assert_eq!(settings_without_effect(Manager::User, &units, &bare).len(), 1);
+        assert_eq!(
+            settings_without_effect(Manager::System, &units, &bare),
+            [],
+            "root's need no delegation"
+        );
         let none = EffectiveControls { class: false, weight: false, ..acts };
-        let found = void(Manager::System, &units, &none);
+        let found = settings_without_effect(Manager::System, &units, &none);
         let texts: Vec<&str> = found.iter().map(text).collect();
         assert_eq!(texts, ["does nothing in a.service", "does nothing in b.service"]);
     }
