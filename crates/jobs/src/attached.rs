@@ -139,6 +139,8 @@ impl ChangedClasses {
 
     /// Takes note of those of the job's processes that began meanwhile: they have inherited the class, and may leave the job before it ends.
     pub fn follow(&mut self, processes: &[u32]) {
+        // Nothing inherits from one that has ended.
+        self.processes.retain(|first, _| !first.has_ended());
         for &process in processes {
             let Some(first) = Thread::first_of(process) else { continue };
             if !self.processes.contains_key(&first) {

@@ -214,7 +214,7 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
         let _ = cgroup.freeze(Freezer::Thawed);
     }
     // Who holds the job is not to wait for a processor himself; where it is refused, he does.
-    let hurry = RealtimeGuard::begin();
+    let realtime = RealtimeGuard::begin();
     let start = clock.monotonic();
     let mut keeper = Keeper {
         channel: channel.as_fd(),
@@ -232,6 +232,7 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
         awake_until: Duration::ZERO,
         hold: None,
         stopped: StoppedProcesses::default(),
+        is_hold_announced: false,
         release_is_unreported: false,
         watched: Watched::default(),
         writeback: writeback.as_ref(),
@@ -247,7 +248,7 @@ pub fn keep(options: KeeperOptions, channel: &OwnedFd, clock: &dyn Clock) {
     keeper.release();
     drop(keeper);
     // From here on it only waits.
-    drop(hurry);
+    drop(realtime);
     drop(control_socket);
     // A job may have left processes that run on, as it may without us. They are no longer held, but their files are still taken:
     // nobody else is to have the mailbox's name while they use it.
@@ -291,6 +292,8 @@ struct Keeper<'k> {
     hold: Option<(PressureCause, Duration)>,
     /// What this hold has stopped by signals.
     stopped: StoppedProcesses,
+    /// Whether the supervisor was told of this hold: it then waits for the end of it, also if nothing was left to be stopped.
+    is_hold_announced: bool,
     /// Whether the supervisor does not know yet that they run again: its socket was full.
     release_is_unreported: bool,
     watched: Watched,
@@ -508,9 +511,12 @@ impl Keeper<'_> {
             // The supervisor is stopped: it could neither tell these stops from others nor continue the job.
             return;
         }
-        let channel = self.channel;
-        let mut announce =
-            |some: &[StoppedProcess]| send(channel, &KeeperEvent::Stopping(some.to_vec()));
+        let (channel, is_hold_announced) = (self.channel, &mut self.is_hold_announced);
+        let mut announce = |some: &[StoppedProcess]| {
+            send(channel, &KeeperEvent::Stopping(some.to_vec()))?;
+            *is_hold_announced = true;
+            Ok(())
+        };
         if self.processes.hold(&mut self.stopped, &mut announce).is_err() {
             // The cgroup is gone with its job, or is not this user's any more, or the supervisor does not read: nothing is held.
             self.continue_stopped();
@@ -538,9 +544,9 @@ impl Keeper<'_> {
 
     /// Continues what was stopped by signals, and says so.
     fn continue_stopped(&mut self) {
-        if !self.stopped.is_empty() {
-            self.stopped.resume();
-            self.stopped.clear();
+        self.stopped.resume();
+        self.stopped.clear();
+        if std::mem::take(&mut self.is_hold_announced) {
             self.release_is_unreported = true;
             self.report_release();
         }

@@ -217,7 +217,11 @@ impl Supervisor {
                     }
                 } else if process == self.process {
                     match change {
-                        ChildEvent::Ended(ended) => return ended,
+                        ChildEvent::Ended(ended) => {
+                            // From here on its number may be another process's.
+                            self.suspended_by = None;
+                            return ended;
+                        }
                         ChildEvent::Stopped(signal) if self.is_stopped_by_others() => {
                             supervise::stop_by(signal);
                         }

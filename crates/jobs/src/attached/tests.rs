@@ -105,6 +105,22 @@ fn what_began_meanwhile_gets_the_classes_of_the_processes_above_it() {
 }
 
 #[test]
+fn what_has_ended_is_not_remembered() {
+    let mut shell = Shell::start();
+    let mut changed = move_to_low(&shell.tree());
+    let before = changed.processes.len();
+    for _ in 0..3 {
+        let child = shell.start_child();
+        changed.follow(&shell.tree().list());
+        assert_eq!(changed.processes.len(), before + 1);
+        // The shell prints the number when it has waited for the end.
+        shell.run(&format!("kill {child}; wait {child}; echo {child}"));
+    }
+    changed.follow(&shell.tree().list());
+    assert_eq!(changed.processes.len(), before);
+}
+
+#[test]
 fn what_has_left_the_tree_meanwhile_is_restored() {
     let mut shell = Shell::start();
     let before = classes(shell.process());
