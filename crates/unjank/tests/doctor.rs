@@ -262,21 +262,35 @@ fn where_nothing_can_be_saved_is_wrong_whatever_hinders_it() {
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     open(&program);
     open(&home.at(""));
-    let as_other = |home_dir: &Path| {
+    fs::set_permissions(home.at("tmp"), fs::Permissions::from_mode(0o777)).unwrap();
+    let as_other = |home_dir: &Path, temp_dir: &Path| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
         command.args(["doctor", "--only", "storage", "--json"]).env_clear();
-        command.env("PATH", "/usr/bin:/bin").env("HOME", home_dir).env("TMPDIR", home.at("tmp"));
+        command.env("PATH", "/usr/bin:/bin").env("HOME", home_dir).env("TMPDIR", temp_dir);
         command.output().unwrap()
     };
-    let output = as_other(&home.at("home"));
+    let output = as_other(&home.at("home"), &home.at("tmp"));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let document = json(&output);
     let told = finding(&document, "file system (home, temp)");
     assert_eq!(told["kind"], "wrong", "{told}");
-    assert!(told["text"].as_str().unwrap().starts_with("Permission denied: "), "{told}");
+    let is_denied_in = |told: &serde_json::Value, dir: &Path| {
+        let text = told["text"].as_str().unwrap();
+        assert!(text.contains("Permission denied"), "{text}");
+        assert!(text.contains(&format!(" in {}: ", dir.display())), "{text}");
+    };
+    is_denied_in(told, &home.at("home/.config"));
+    // A directory for temporary files of somebody else, on the file system of a home in which all can be saved.
+    let output = as_other(&home.at("tmp"), &home.at("home"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let document = json(&output);
+    let told = finding(&document, "file system (home, temp)");
+    assert_eq!(told["kind"], "wrong", "{told}");
+    is_denied_in(told, &home.at("home"));
+    assert_eq!(finding(&document, "sync (home, temp)")["kind"], "time");
     // A home that is not there is none that is damaged.
-    let output = as_other(&home.at("nobody/at/all"));
+    let output = as_other(&home.at("nobody/at/all"), &home.at("tmp"));
     let document = json(&output);
     assert_eq!(finding(&document, "file system (home, temp)")["kind"], "note", "{output:?}");
     assert_eq!(finding(&document, "sync (home, temp)")["kind"], "skipped");

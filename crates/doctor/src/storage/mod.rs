@@ -70,9 +70,36 @@ impl Probe for Storage {
 struct MeasuredFileSystem {
     /// `home`, `runtime`, `temp`, or several of them.
     label: String,
+    /// The first of the directories, in which all is measured.
     place: MeasuredDirectory,
+    directories: Vec<UserDirectory>,
+}
+
+/// A directory of the user.
+#[derive(Clone, Debug)]
+struct UserDirectory {
+    path: PathBuf,
     /// Whether programs save in this directory, or make the one that they save in; not the nearest above a home that is not there.
     is_saved_in: bool,
+}
+
+impl UserDirectory {
+    /// Returns whether an error keeps programs from saving, and not only this measurement from being made.
+    fn is_hindrance(&self, error: &io::Error) -> bool {
+        match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded => true,
+            // Above a home that is not there, nobody wants to save anything.
+            io::ErrorKind::PermissionDenied => self.is_saved_in,
+            _ => error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()),
+        }
+    }
+
+    /// Returns why nothing can be saved here, if that is so.
+    fn hindrance(&self) -> Option<io::Error> {
+        measure::save(&self.path).err().filter(|error| self.is_hindrance(error))
+    }
 }
 
 /// Finds the distinct file systems of the user's directories.
@@ -90,9 +117,17 @@ fn spots(machine: &Machine, mounts: &Mounts) -> Vec<MeasuredFileSystem> {
         let Some(place) = place else { continue };
         let is_below_home = machine.home.as_ref().is_some_and(|home| place.dir.starts_with(home));
         let is_saved_in = place.dir == path || is_below_home;
+        let directory = UserDirectory { path: place.dir.clone(), is_saved_in };
         match spots.iter_mut().find(|spot| spot.place.mount.id == place.mount.id) {
-            Some(spot) => spot.label = format!("{}, {label}", spot.label),
-            None => spots.push(MeasuredFileSystem { label: label.to_owned(), place, is_saved_in }),
+            Some(spot) => {
+                spot.label = format!("{}, {label}", spot.label);
+                spot.directories.push(directory);
+            }
+            None => spots.push(MeasuredFileSystem {
+                label: label.to_owned(),
+                place,
+                directories: vec![directory],
+            }),
         }
     }
     spots
@@ -147,7 +182,10 @@ impl MeasuredFileSystem {
                 let why = refusal(&error, &self.place.mount);
                 // Where nothing can be saved the description says so, once.
                 let is_told = matches!(self.describe().outcome, MeasurementOutcome::Wrong(_));
-                if self.is_hindrance(&error) && !is_told {
+                let is_hindrance = self.directories.iter().any(|directory| {
+                    directory.path == self.place.dir && directory.is_hindrance(&error)
+                });
+                if is_hindrance && !is_told {
                     let wrong = MeasurementOutcome::Wrong(why);
                     return Some(Finding::new(NAME, name, how, wrong).because(UNSAVED));
                 }
@@ -201,16 +239,22 @@ impl MeasuredFileSystem {
             .because(UNSAVED)
             .remedy(Remedy::ShowSpace(mount.point.clone()));
         }
-        if let Some(error) = measure::save(&self.place.dir).err().filter(|it| self.is_hindrance(it))
-        {
-            let why = format!("{}: {text}", refusal(&error, mount));
+        let hindrance = self
+            .directories
+            .iter()
+            .find_map(|directory| Some((&directory.path, directory.hindrance()?)));
+        if let Some((path, error)) = hindrance {
+            let why = match error.kind() {
+                io::ErrorKind::PermissionDenied => format!("{error} in {}: {text}", path.display()),
+                _ => format!("{}: {text}", refusal(&error, mount)),
+            };
             let how = "create a file, write 4 KiB";
             let wrong = Finding::new(NAME, name, how, MeasurementOutcome::Wrong(why));
             let wrong = wrong.because(UNSAVED);
             return match error.kind() {
                 io::ErrorKind::PermissionDenied => wrong.hint(format!(
                     "have {} belong to you, or choose another directory",
-                    self.place.dir.display()
+                    path.display()
                 )),
                 io::ErrorKind::QuotaExceeded => {
                     wrong.hint("delete files, or ask for more: quota -s shows how much you have")
@@ -224,18 +268,6 @@ impl MeasuredFileSystem {
             };
         }
         Finding::new(NAME, name, how, MeasurementOutcome::Note(text))
-    }
-
-    /// Returns whether an error keeps programs from saving, and not only this measurement from being made.
-    fn is_hindrance(&self, error: &io::Error) -> bool {
-        match error.kind() {
-            io::ErrorKind::ReadOnlyFilesystem
-            | io::ErrorKind::StorageFull
-            | io::ErrorKind::QuotaExceeded => true,
-            // Above a home that is not there, nobody wants to save anything.
-            io::ErrorKind::PermissionDenied => self.is_saved_in,
-            _ => error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()),
-        }
     }
 }
 
