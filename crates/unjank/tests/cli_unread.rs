@@ -1,5 +1,6 @@
 //! What was not read is not taken for what is not there: descriptors that ran out, a disk that fails, permissions of other sessions.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "fixtures need not be durable")]
 
 use crate::catalogue_home;
 use crate::fixture;
