@@ -19,7 +19,6 @@ use super::policy::{
     DenialReason, Keeping, PolicySubject, RetentionLimits, RetentionPolicy, RetentionVerdict,
 };
 use super::record::{Addition, ForgetExtent, Forgetting, JournalRecord};
-use super::tombstone::REMEMBERED_AS_FORGOTTEN;
 use super::{FieldError, RecentEntry, RecentList, RecentTime, RecentsFiles, Salt, Uri};
 use sys::clock::Clock;
 
@@ -258,7 +257,8 @@ impl Recents {
     /// As [`Recents::forget`].
     pub fn forget_everything(&mut self) -> Result<(), RecentsError> {
         let (marks, everything, at) = (Vec::new(), ForgetExtent::Goes, self.now());
-        let forgetting = JournalRecord::Forget(Forgetting { marks, everything, at });
+        let later_use = None;
+        let forgetting = JournalRecord::Forget(Forgetting { marks, everything, at, later_use });
         self.replace(|list| {
             // Other stores may still have what was used later than now; it is not news.
             let later = list.iter().filter(|entry| entry.last_used() > at);
@@ -290,7 +290,7 @@ impl Recents {
         Ok(Compacted::Done)
     }
 
-    /// Replaces the journal by what is left of it if it is damaged, and finishes what a program that was killed while it
+    /// Replaces the journal by what is left of it if it is damaged, or was written by a clock that was far ahead, and finishes what a program that was killed while it
     /// replaced the journal left: the one before, with all that was forgotten since.
     ///
     /// # Errors
@@ -298,7 +298,7 @@ impl Recents {
     /// [`RecentsError`]; it is as it was.
     pub(crate) fn repair(&mut self) -> Result<(), RecentsError> {
         self.refresh()?;
-        if self.is_damaged() {
+        if self.is_damaged() || self.list.has_wrong_tombstones(self.now()) {
             return self.replace(|_| {});
         }
         let path = self.journal_path();
@@ -726,8 +726,7 @@ pub(super) fn fold(list: &mut RecentList, records: &[Vec<u8>]) {
 }
 
 fn encoded(list: &RecentList, now: RecentTime) -> Vec<Vec<u8>> {
-    let since = now.before(REMEMBERED_AS_FORGOTTEN);
-    list.records(since).iter().map(JournalRecord::encode).collect()
+    list.records(now).iter().map(JournalRecord::encode).collect()
 }
 
 fn slices(records: &[Vec<u8>]) -> Vec<&[u8]> {

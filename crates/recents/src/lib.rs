@@ -39,7 +39,7 @@ pub use list::RecentList;
 pub use places::RecentsFiles;
 pub use record::{Addition, ForgetExtent, Forgetting, JournalRecord, VersionReceipts};
 pub use time::RecentTime;
-pub use tombstone::{REMEMBERED_AS_FORGOTTEN, Salt, UriHash};
+pub use tombstone::{REMEMBERED_AS_FORGOTTEN, Salt, Tombstone, UriHash};
 pub use uri::{Uri, UriError};
 
 /// A recent document.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::record::{Addition, ForgetExtent, Forgetting, JournalRecord, VersionReceipts};
 use super::sandbox::is_sandboxed;
-use super::{OpeningApplication, Privacy, RecentEntry, RecentTime, Salt, Uri, UriHash};
+use super::{OpeningApplication, Privacy, RecentEntry, RecentTime, Salt, Tombstone, Uri, UriHash};
 
 /// An addition that is older than a forgetting by no more than this, and comes after it in the journal, was under way
 /// when the document was forgotten. One that is older still has another clock.
@@ -17,9 +17,8 @@ pub struct RecentList {
     /// By the order in which they came.
     entries: BTreeMap<u64, RecentEntry>,
     places: HashMap<Uri, u64>,
-    /// When what was forgotten last.
-    forgotten: HashMap<UriHash, RecentTime>,
-    /// When everything was.
+    forgotten: HashMap<UriHash, Tombstone>,
+    /// When everything was forgotten.
     cleared: Option<RecentTime>,
     salt: Salt,
     /// Those of the last version of the shared file.
@@ -71,7 +70,7 @@ impl RecentList {
 
     /// Returns when a document was forgotten, if it was and has not been added since.
     #[must_use]
-    pub fn forgotten(&self, uri: &Uri) -> Option<RecentTime> {
+    pub fn forgotten(&self, uri: &Uri) -> Option<Tombstone> {
         if self.places.contains_key(uri) {
             return None;
         }
@@ -79,7 +78,23 @@ impl RecentList {
             true => None,
             false => self.forgotten.get(&self.salt.mark(uri)).copied(),
         };
-        alone.max(self.cleared)
+        let cleared = self.cleared.map(|at| Tombstone { at, later_use: None });
+        match (alone, cleared) {
+            (Some(alone), Some(cleared)) => Some(alone.and(cleared)),
+            (alone, cleared) => alone.or(cleared),
+        }
+    }
+
+    /// Returns whether a use of a document was forgotten with it.
+    #[must_use]
+    pub(crate) fn is_forgotten(&self, uri: &Uri, used: RecentTime) -> bool {
+        self.forgotten(uri).is_some_and(|tombstone| tombstone.covers(used))
+    }
+
+    /// Returns whether something was forgotten by a clock that was so far ahead that what is opened now would stay hidden.
+    pub(crate) fn has_wrong_tombstones(&self, now: RecentTime) -> bool {
+        let cleared = self.cleared.map(|at| Tombstone { at, later_use: None });
+        self.forgotten.values().chain(&cleared).any(|tombstone| tombstone.is_of_a_wrong_clock(now))
     }
 
     /// Returns the record by which these documents are forgotten.
@@ -90,7 +105,7 @@ impl RecentList {
         at: RecentTime,
     ) -> Forgetting {
         let marks = uris.into_iter().map(|uri| self.salt.mark(uri)).collect();
-        Forgetting { marks, everything: ForgetExtent::Stays, at }
+        Forgetting { marks, everything: ForgetExtent::Stays, at, later_use: None }
     }
 
     /// Returns the records by which these documents are forgotten, each with all of its uses: those that are known here, and the one
@@ -101,12 +116,14 @@ impl RecentList {
         used: &BTreeMap<Uri, RecentTime>,
         now: RecentTime,
     ) -> Vec<Forgetting> {
-        let mut by_time = BTreeMap::<RecentTime, Vec<&Uri>>::new();
+        let mut by_use = BTreeMap::<Option<RecentTime>, Vec<&Uri>>::new();
         for (uri, used) in used {
             let known = self.get(uri).map_or(*used, RecentEntry::last_used);
-            by_time.entry(now.max(*used).max(known)).or_default().push(uri);
+            let later_use = Some(known.max(*used)).filter(|used| *used > now);
+            by_use.entry(later_use).or_default().push(uri);
         }
-        by_time.into_iter().map(|(at, uris)| self.forgetting(uris, at)).collect()
+        let one = |(later_use, uris)| Forgetting { later_use, ..self.forgetting(uris, now) };
+        by_use.into_iter().map(one).collect()
     }
 
     /// Returns the salt of the marks.
@@ -121,24 +138,27 @@ impl RecentList {
         &self.receipts
     }
 
-    /// Returns the fewest records that lead to this list. What was forgotten before `since` is left out: no program
-    /// remembers it any more.
+    /// Returns the fewest records that lead to this list. What was forgotten more than [`REMEMBERED_AS_FORGOTTEN`] before
+    /// `now` is left out: no program remembers it any more.
     #[must_use]
-    pub fn records(&self, since: RecentTime) -> Vec<JournalRecord> {
+    pub fn records(&self, now: RecentTime) -> Vec<JournalRecord> {
         let mut records = vec![JournalRecord::Salt(self.salt)];
-        if let Some(at) = self.cleared.filter(|at| *at >= since) {
-            let everything = ForgetExtent::Goes;
-            records.push(JournalRecord::Forget(Forgetting { marks: Vec::new(), everything, at }));
+        let cleared = self.cleared.map(|at| Tombstone { at, later_use: None });
+        if let Some(Tombstone { at, .. }) = cleared.and_then(|cleared| cleared.kept(now)) {
+            let (marks, everything, later_use) = (Vec::new(), ForgetExtent::Goes, None);
+            records.push(JournalRecord::Forget(Forgetting { marks, everything, at, later_use }));
         }
-        let mut by_time = BTreeMap::<RecentTime, Vec<UriHash>>::new();
-        for (mark, at) in self.forgotten.iter().filter(|(_, at)| **at >= since) {
-            by_time.entry(*at).or_default().push(*mark);
+        let mut by_time = BTreeMap::<Tombstone, Vec<UriHash>>::new();
+        for (mark, tombstone) in &self.forgotten {
+            if let Some(kept) = tombstone.kept(now) {
+                by_time.entry(kept).or_default().push(*mark);
+            }
         }
-        for (at, mut marks) in by_time {
+        for (Tombstone { at, later_use }, mut marks) in by_time {
             // In the order of the hashes, which says nothing of the order in which they were forgotten.
             marks.sort_unstable();
             let everything = ForgetExtent::Stays;
-            records.push(JournalRecord::Forget(Forgetting { marks, everything, at }));
+            records.push(JournalRecord::Forget(Forgetting { marks, everything, at, later_use }));
         }
         records.extend(self.iter().cloned().map(JournalRecord::Put));
         if self.receipts != VersionReceipts::default() {
@@ -166,7 +186,7 @@ impl RecentList {
         let Some(addition) = addition.cleaned() else { return };
         let Addition { uri, mime, groups, privacy, application, exec, at } = addition;
         if let Some(forgotten) = self.forgotten(&uri)
-            && (forgotten.before(UNDER_WAY)..forgotten).contains(&at)
+            && (forgotten.at.before(UNDER_WAY)..forgotten.at).contains(&at)
         {
             return;
         }
@@ -211,7 +231,7 @@ impl RecentList {
             && self
                 .forgotten
                 .get(&self.salt.mark(&other.uri))
-                .is_some_and(|at| other.last_used() <= *at)
+                .is_some_and(|tombstone| tombstone.covers(other.last_used()))
         {
             return;
         }
@@ -261,14 +281,15 @@ impl RecentList {
         if forgetting.everything == ForgetExtent::Goes {
             self.entries.clear();
             self.places.clear();
-            // A later one is of a use by a clock that was ahead.
-            self.forgotten.retain(|_, at| *at > forgetting.at);
+            // A later one, or a later use, is of a clock that was ahead.
+            self.forgotten.retain(|_, one| Some(one.at).max(one.later_use) > Some(forgetting.at));
             self.cleared = self.cleared.max(Some(forgetting.at));
             return;
         }
         for mark in &forgetting.marks {
-            let at = self.forgotten.entry(*mark).or_insert(forgetting.at);
-            *at = forgetting.at.max(*at);
+            let new = Tombstone { at: forgetting.at, later_use: forgetting.later_use };
+            let tombstone = self.forgotten.entry(*mark).or_insert(new);
+            *tombstone = tombstone.and(new);
         }
         let marks: std::collections::HashSet<&UriHash> = forgetting.marks.iter().collect();
         if marks.is_empty() {
@@ -326,7 +347,7 @@ fn extend(texts: &mut Vec<String>, more: Vec<String>) {
 pub(super) fn additions_missing(memory: &RecentList, disk: &RecentList) -> Vec<JournalRecord> {
     let is_missing = |entry: &&RecentEntry| match memory.get(&entry.uri) {
         Some(known) => known.last_used() < entry.last_used(),
-        None => memory.forgotten(&entry.uri).is_none_or(|at| at < entry.last_used()),
+        None => !memory.is_forgotten(&entry.uri, entry.last_used()),
     };
     disk.iter().filter(is_missing).cloned().map(JournalRecord::Put).collect()
 }
@@ -345,6 +366,11 @@ mod tests {
             exec: "x %u".into(),
             at: RecentTime(at),
         })
+    }
+
+    fn everything(at: i64) -> JournalRecord {
+        let (everything, at) = (ForgetExtent::Goes, RecentTime(at));
+        JournalRecord::Forget(Forgetting { everything, at, ..Forgetting::default() })
     }
 
     fn uris(list: &RecentList) -> Vec<&str> {
@@ -384,26 +410,23 @@ mod tests {
         let forgetting = list.forgetting([&a], RecentTime(3));
         list.apply(JournalRecord::Forget(forgetting));
         assert_eq!(uris(&list), ["b"]);
-        assert_eq!(list.forgotten(&a), Some(RecentTime(3)));
+        let at = |at| Some(Tombstone { at: RecentTime(at), later_use: None });
+        assert_eq!(list.forgotten(&a), at(3));
         list.apply(addition("a", "x", 2));
         assert_eq!(uris(&list), ["b"], "it was overtaken");
         list.apply(addition("a", "x", 4));
         assert_eq!(uris(&list), ["b", "a"]);
         assert_eq!(list.forgotten(&a), None);
-        let everything = ForgetExtent::Goes;
-        let at = RecentTime(5);
-        list.apply(JournalRecord::Forget(Forgetting { marks: Vec::new(), everything, at }));
+        list.apply(everything(5));
         assert!(list.is_empty());
-        assert_eq!(list.forgotten(&a), Some(at));
-        assert_eq!(list.forgotten(&Uri::exact("never there").unwrap()), Some(at));
+        assert_eq!(list.forgotten(&a), at(5));
+        assert_eq!(list.forgotten(&Uri::exact("never there").unwrap()), at(5));
     }
 
     #[test]
     fn a_clock_that_was_set_back_hides_nothing() {
         let mut list = RecentList::new(Salt([1; 16]));
-        let everything = ForgetExtent::Goes;
-        let at = RecentTime(3_600_000_000);
-        list.apply(JournalRecord::Forget(Forgetting { marks: Vec::new(), everything, at }));
+        list.apply(everything(3_600_000_000));
         list.apply(addition("a", "x", 1));
         assert_eq!(uris(&list), ["a"]);
     }
@@ -415,8 +438,11 @@ mod tests {
             list.apply(addition(&format!("u{}", number % 7), "x", number));
         }
         let gone = Uri::exact("u3").unwrap();
-        let forgetting = list.forgetting([&gone], RecentTime(30));
-        list.apply(JournalRecord::Forget(forgetting));
+        let later = Uri::exact("u4").unwrap();
+        let used = BTreeMap::from([(gone.clone(), RecentTime(9)), (later.clone(), RecentTime(99))]);
+        for forgetting in list.forgetting_used(&used, RecentTime(30)) {
+            list.apply(JournalRecord::Forget(forgetting));
+        }
         let mut again = RecentList::default();
         for record in list.records(RecentTime(0)) {
             // Twice is as good as once.
@@ -424,8 +450,17 @@ mod tests {
             again.apply(record);
         }
         assert!(again.iter().eq(list.iter()));
-        assert_eq!(again.forgotten(&gone), Some(RecentTime(30)));
+        assert_eq!(again.forgotten(&gone), Some(Tombstone { at: RecentTime(30), later_use: None }));
+        let later_use = Some(RecentTime(99));
+        let at = RecentTime(30);
+        assert_eq!(again.forgotten(&later), Some(Tombstone { at, later_use }));
         assert_eq!(again.records(RecentTime(0)), list.records(RecentTime(0)));
-        assert_eq!(list.records(RecentTime(31)).len(), 1 + 6, "old marks are dropped");
+        let week_later = at.after(crate::REMEMBERED_AS_FORGOTTEN);
+        assert_eq!(list.records(week_later).len(), 1 + 2 + 5);
+        assert_eq!(
+            list.records(RecentTime(week_later.0 + 1)).len(),
+            1 + 5,
+            "old marks are dropped"
+        );
     }
 }

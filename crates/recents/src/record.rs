@@ -4,6 +4,7 @@
 //! [1, uri, mime, [group…], name, exec, private, at]                       Add
 //! [2, uri, mime, [group…], title, description, private, added, modified, visited, [[name, exec, count, modified]…]]   Put
 //! [3, marks, everything, at]                                              Forget
+//! [3, marks, everything, later_use, at]                                   Forget, with a use that was later than now
 //! [4, salt]                                                               Salt
 //! [5, publication, [[uri, added]…]]                                       Receipts
 //! ```
@@ -45,6 +46,8 @@ pub struct Forgetting {
     pub everything: ForgetExtent,
     /// When. What another program brings back must be later to stay.
     pub at: RecentTime,
+    /// The last recorded use if that was later; it must not come back, either.
+    pub later_use: Option<RecentTime>,
 }
 
 /// Whether all entries are meant.
@@ -104,11 +107,11 @@ impl JournalRecord {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<JournalRecord> {
         let mut from = Decoder::new(bytes);
-        from.array().ok()??;
+        let fields = from.array().ok()??;
         match from.u8().ok()? {
             1 => read_add(&mut from).map(JournalRecord::Add),
             2 => read_put(&mut from).map(JournalRecord::Put),
-            3 => read_forget(&mut from).map(JournalRecord::Forget),
+            3 => read_forget(&mut from, fields).map(JournalRecord::Forget),
             4 => from.bytes().map(|bytes| <[u8; 16]>::try_from(bytes).map(Salt)).and_then(|salt| {
                 salt.map(JournalRecord::Salt).map_err(|_| Error::message("a salt has 16 bytes"))
             }),
@@ -185,21 +188,26 @@ fn read_put(from: &mut Decoder<'_>) -> Result<RecentEntry, Error> {
 
 fn write_forget(to: &mut Encoder<Vec<u8>>, forgetting: &Forgetting) -> SerializedRecord {
     let marks: Vec<u8> = forgetting.marks.iter().flat_map(|mark| mark.0).collect();
-    to.array(4)?.u8(3)?.bytes(&marks)?;
-    to.bool(forgetting.everything == ForgetExtent::Goes)?.i64(forgetting.at.0)?;
+    let Forgetting { everything, at, later_use, .. } = forgetting;
+    to.array(4 + u64::from(later_use.is_some()))?.u8(3)?.bytes(&marks)?;
+    to.bool(*everything == ForgetExtent::Goes)?;
+    // Earlier versions know one time only, which has to be that of the use.
+    if let Some(later_use) = later_use {
+        to.i64(later_use.0)?;
+    }
+    to.i64(at.0)?;
     Ok(())
 }
 
-fn read_forget(from: &mut Decoder<'_>) -> Result<Forgetting, Error> {
+fn read_forget(from: &mut Decoder<'_>, fields: u64) -> Result<Forgetting, Error> {
     let (marks, rest) = from.bytes()?.as_chunks();
     if !rest.is_empty() {
         return Err(Error::message("a mark has 16 bytes"));
     }
-    Ok(Forgetting {
-        marks: marks.iter().copied().map(UriHash).collect(),
-        everything: if from.bool()? { ForgetExtent::Goes } else { ForgetExtent::Stays },
-        at: RecentTime(from.i64()?),
-    })
+    let marks = marks.iter().copied().map(UriHash).collect();
+    let everything = if from.bool()? { ForgetExtent::Goes } else { ForgetExtent::Stays };
+    let later_use = if fields > 4 { Some(RecentTime(from.i64()?)) } else { None };
+    Ok(Forgetting { marks, everything, at: RecentTime(from.i64()?), later_use })
 }
 
 fn write_receipts(to: &mut Encoder<Vec<u8>>, receipts: &VersionReceipts) -> SerializedRecord {
@@ -299,6 +307,13 @@ mod tests {
                 marks: vec![UriHash([7; 16]), UriHash([9; 16])],
                 everything: ForgetExtent::Goes,
                 at: RecentTime(5),
+                later_use: None,
+            }),
+            JournalRecord::Forget(Forgetting {
+                marks: vec![UriHash([7; 16])],
+                everything: ForgetExtent::Stays,
+                at: RecentTime(5),
+                later_use: Some(RecentTime(9)),
             }),
             JournalRecord::Salt(Salt([3; 16])),
             JournalRecord::Receipts(VersionReceipts {
@@ -316,12 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn a_forgetting_of_an_earlier_version_is_read_and_earlier_versions_read_ours() {
+        let earlier = [0x84, 3, 0x40, 0xf4, 0x09];
+        let at = RecentTime(9);
+        let read = Forgetting { at, ..Forgetting::default() };
+        assert_eq!(JournalRecord::decode(&earlier), Some(JournalRecord::Forget(read)));
+        let later_use = Some(at);
+        let ours = Forgetting { at: RecentTime(5), later_use, ..Forgetting::default() };
+        let ours = JournalRecord::Forget(ours).encode();
+        assert_eq!((ours[0], &ours[1..5], &ours[5..]), (0x85, &earlier[1..], &[5][..]));
+    }
+
+    #[test]
     fn a_later_version_may_add_fields_and_kinds() {
-        let mut later = records()[3].encode();
+        let mut later = records()[4].encode();
         later[0] += 1;
         later.push(0x18);
         later.push(0x2a);
-        assert_eq!(JournalRecord::decode(&later), Some(records()[3].clone()));
+        assert_eq!(JournalRecord::decode(&later), Some(records()[4].clone()));
         assert_eq!(JournalRecord::decode(&[0x82, 0x18, 99, 0x00]), None);
     }
 

@@ -82,3 +82,89 @@ fn private_mode_covers_what_others_open_after_the_clock_was_set_back() {
         assert!(is_shared(&home, "open") && !is_shared(&home, "secret"));
     }
 }
+
+#[test]
+fn what_is_opened_again_after_a_small_step_back_is_remembered() {
+    for rules in ["", "volatile\n"] {
+        for forget in [forget_one, forget_everything] {
+            for step in [1, 30, 90].map(Duration::from_secs) {
+                let home = Home::new();
+                home.write("config/unjank/recent.rules", rules.as_bytes());
+                let mut recents = home.recents();
+                recents.add(&home.addition("gone")).unwrap();
+                home.clock.back(step);
+                forget(&home, &mut recents);
+                recents.add(&home.addition("gone")).unwrap();
+                let case = format!("{step:?} with the rules {rules:?}");
+                assert_eq!(names(&mut recents), ["gone"], "{case}");
+                assert_eq!(names(&mut home.recents()), ["gone"], "{case}");
+                writer::write(&mut recents).unwrap();
+                assert_eq!(names(&mut home.recents()), ["gone"], "{case}");
+            }
+        }
+    }
+}
+
+/// What the shared list says after a GTK program opened `gone` now, for which another one stands in.
+fn open_elsewhere(home: &Home, recents: &mut Recents) {
+    recents.add(&home.addition("other")).unwrap();
+    writer::write(recents).unwrap();
+    let list = std::fs::read_to_string(home.places().xbel).unwrap();
+    let (head, rest) = list.split_once("<bookmark ").unwrap();
+    let (bookmark, tail) = rest.split_once("</bookmark>").unwrap();
+    let gone = bookmark.replace("/other\"", "/gone\"");
+    let list = format!("{head}<bookmark {bookmark}</bookmark><bookmark {gone}</bookmark>{tail}");
+    home.write("data/recently-used.xbel", list.as_bytes());
+}
+
+#[test]
+fn a_clock_that_was_years_ahead_hides_nothing_that_is_opened_now() {
+    let years = 12 * 365 * 24 * HOUR;
+    for is_forgotten_before in [false, true] {
+        for forget in [forget_one, forget_everything] {
+            let home = Home::new();
+            let mut recents = home.recents();
+            home.clock.forward(years);
+            recents.add(&home.addition("gone")).unwrap();
+            writer::write(&mut recents).unwrap();
+            let old = std::fs::read(home.places().xbel).unwrap();
+            if is_forgotten_before {
+                forget(&home, &mut recents);
+                writer::write(&mut recents).unwrap();
+            }
+            home.clock.back(years);
+            if !is_forgotten_before {
+                forget(&home, &mut recents);
+            }
+            writer::write(&mut recents).unwrap();
+            if !is_forgotten_before {
+                // A program that had it in memory writes it again.
+                home.write("data/recently-used.xbel", &old);
+                writer::write(&mut recents).unwrap();
+                assert_eq!(names(&mut recents), [""; 0]);
+            }
+            home.clock.forward(HOUR);
+            open_elsewhere(&home, &mut recents);
+            writer::write(&mut recents).unwrap();
+            assert_eq!(names(&mut home.recents()), ["other", "gone"]);
+            assert!(is_shared(&home, "gone"), "forgotten before: {is_forgotten_before}");
+        }
+    }
+}
+
+#[test]
+fn that_a_document_was_forgotten_is_known_for_a_week_whenever_it_was_used() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    recents.add(&home.addition("gone")).unwrap();
+    home.clock.back(100 * HOUR);
+    forget_one(&home, &mut recents);
+    let uri = home.addition("gone").uri;
+    for (later, is_known) in [(Duration::ZERO, true), (6 * 24 * HOUR, true), (2 * 24 * HOUR, false)]
+    {
+        home.clock.forward(later);
+        // Another forgetting replaces the journal.
+        recents.forget(&[home.addition("other").uri]).unwrap();
+        assert_eq!(recents.list().unwrap().forgotten(&uri).is_some(), is_known, "{later:?}");
+    }
+}

@@ -13,7 +13,7 @@ use store::disk::Disk;
 use store::publish::{InPlace, PublishError, publish_private};
 
 use super::policy::{PolicySubject, RetentionVerdict};
-use super::{RecentEntry, RecentList, RecentTime, Recents, RecentsFiles, Uri};
+use super::{RecentEntry, RecentList, RecentTime, Recents, RecentsFiles};
 
 pub use self::link::{DocumentLink, LinkTarget, read};
 
@@ -248,9 +248,8 @@ fn remove_forgotten(
     let mut kept = Vec::new();
     for one in present.drain(..) {
         let is_forgotten = one.link.as_ref().is_some_and(|link| {
-            let at = link.uris().iter().filter_map(|uri: &Uri| list.forgotten(uri)).max();
             let is_listed = link.uris().iter().any(|uri| list.get(uri).is_some());
-            !is_listed && at.is_some_and(|at| one.modified <= at)
+            !is_listed && link.uris().iter().any(|uri| list.is_forgotten(uri, one.modified))
         });
         if is_forgotten {
             remove(&one.path, disk)?;

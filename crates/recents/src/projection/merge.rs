@@ -155,7 +155,7 @@ fn taken_in(
 /// removed because the list lacks it: the file restores the entries of a damaged journal.
 pub(super) fn is_unwanted(entry: &RecentEntry, list: &RecentList, floors: &Floors) -> bool {
     let used = entry.last_used();
-    floors.exclude(entry) || list.forgotten(&entry.uri).is_some_and(|at| used <= at)
+    floors.exclude(entry) || list.is_forgotten(&entry.uri, used)
 }
 
 /// Returns the entry of a document after `put`.

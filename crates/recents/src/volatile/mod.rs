@@ -312,8 +312,7 @@ fn rescue(recents: &mut Recents, keeping: Keeping) -> Result<(), VolatileError> 
         let known = recents.list()?.clone();
         let mut lost: Vec<_> = document.bookmarks().iter().filter_map(|one| one.entry()).collect();
         lost.retain(|entry| {
-            known.get(&entry.uri).is_none()
-                && known.forgotten(&entry.uri).is_none_or(|at| at < entry.last_used())
+            known.get(&entry.uri).is_none() && !known.is_forgotten(&entry.uri, entry.last_used())
         });
         let mut records = Vec::new();
         for entry in lost {
