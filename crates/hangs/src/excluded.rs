@@ -162,10 +162,8 @@ impl PathConcealer {
             // The end of a name that was removed says so, but for the links, of which none is named.
             return if list == plain { path.to_owned() } else { list };
         }
-        let is_remembered = matches!(
-            policy.decide_foreign(&*self.disk, subject, now, now),
-            RetentionVerdict::Remember
-        );
+        let is_remembered =
+            matches!(policy.decide_foreign(&*self.disk, subject, now), RetentionVerdict::Remember);
         // Private mode and the like are about documents; a rule may name any place.
         match is_remembered || (is_of_system(plain) && !policy.denies_place(&*self.disk, subject)) {
             true => path.to_owned(),

@@ -16,7 +16,8 @@ use super::damage::{self, Aside, JournalDamage};
 use super::list::additions_missing;
 use super::places::last_version_paths;
 use super::policy::{
-    DenialReason, Keeping, PolicySubject, RetentionLimits, RetentionPolicy, RetentionVerdict,
+    DenialReason, ForeignList, Keeping, PolicySubject, Private, RetentionLimits, RetentionPolicy,
+    RetentionVerdict,
 };
 use super::record::{Addition, ForgetExtent, Forgetting, JournalRecord};
 use super::{FieldError, RecentEntry, RecentList, RecentTime, RecentsFiles, Salt, Uri};
@@ -430,7 +431,8 @@ impl Recents {
     }
 
     /// Returns the clock.
-    pub(super) fn clock(&self) -> &dyn Clock {
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
@@ -442,7 +444,8 @@ impl Recents {
             mime: entry.mime.as_deref(),
             application: last.map_or("", |application| &application.name),
         };
-        self.policy.decide_foreign(&*self.disk, subject, entry.last_used(), self.now())
+        let private = self.private_mode(entry.last_used(), ForeignList::Shared);
+        private.unwrap_or_else(|| self.policy.decide_by_rules(&*self.disk, subject))
     }
 
     /// Decides whether a link that a program of KDE's made may stay; `used` is when the document was opened with it.
@@ -451,7 +454,14 @@ impl Recents {
         subject: PolicySubject<'_>,
         used: RecentTime,
     ) -> RetentionVerdict {
-        self.policy.decide_foreign(&*self.disk, subject, used, self.now())
+        let private = self.private_mode(used, ForeignList::Links);
+        private.unwrap_or_else(|| self.policy.decide_by_rules(&*self.disk, subject))
+    }
+
+    /// Returns the verdict of private mode, if another program used something in it, also when that is found later.
+    fn private_mode(&self, used: RecentTime, list: ForeignList) -> Option<RetentionVerdict> {
+        let private = Private::covering(&*self.disk, &self.places, used, &*self.clock, list)?;
+        Some(RetentionVerdict::Leave(DenialReason::Private(private)))
     }
 
     /// Returns the time as records have it.

@@ -24,33 +24,38 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A clock that a test sets.
 #[derive(Debug)]
-pub(crate) struct SetClock(Mutex<SystemTime>);
+pub(crate) struct SetClock(Mutex<(SystemTime, Duration)>);
 
 impl SetClock {
     fn new() -> Arc<SetClock> {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        Arc::new(SetClock(Mutex::new(time)))
+        Arc::new(SetClock(Mutex::new((time, Duration::from_secs(1_000)))))
     }
 
     pub(crate) fn forward(&self, by: Duration) {
-        *self.0.lock().unwrap() += by;
+        let mut times = self.0.lock().unwrap();
+        times.0 += by;
+        times.1 += by;
     }
 
     pub(crate) fn back(&self, by: Duration) {
-        *self.0.lock().unwrap() -= by;
+        self.0.lock().unwrap().0 -= by;
     }
 }
 
 impl Clock for SetClock {
     fn now(&self) -> SystemTime {
-        let mut now = self.0.lock().unwrap();
         // Time goes on from one question to the next.
-        *now += Duration::from_micros(1);
-        *now
+        self.forward(Duration::from_micros(1));
+        self.0.lock().unwrap().0
     }
 
     fn monotonic(&self) -> Duration {
         self.now().duration_since(SystemTime::UNIX_EPOCH).unwrap()
+    }
+
+    fn since_boot(&self) -> Duration {
+        self.0.lock().unwrap().1
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use store::disk;
+use sys::clock::Clock;
 use unjank_recents::policy::Private;
 use unjank_recents::{Recents, writer};
 
@@ -60,7 +61,7 @@ fn private_mode_covers_what_others_open_after_the_clock_was_set_back() {
         recents.add(&home.addition("open")).unwrap();
         writer::write(&mut recents).unwrap();
         home.clock.forward(HOUR);
-        Private::WithoutEnd.turn_on(&*disk::real(), &home.places(), recents.now()).unwrap();
+        Private::WithoutEnd.turn_on(&*disk::real(), &home.places(), recents.clock()).unwrap();
         home.clock.back(HOUR / 2);
         // A GTK program opens another one.
         let list = std::fs::read_to_string(home.places().xbel).unwrap();
@@ -76,7 +77,7 @@ fn private_mode_covers_what_others_open_after_the_clock_was_set_back() {
             assert!(!is_shared(&home, "secret"));
         }
         home.clock.forward(HOUR / 60);
-        assert!(Private::turn_off(&*disk::real(), &home.places(), recents.now()).unwrap());
+        assert!(Private::turn_off(&*disk::real(), &home.places(), recents.clock()).unwrap());
         writer::write(&mut recents).unwrap();
         assert_eq!(names(&mut recents), ["open"]);
         assert!(is_shared(&home, "open") && !is_shared(&home, "secret"));
@@ -167,4 +168,31 @@ fn that_a_document_was_forgotten_is_known_for_a_week_whenever_it_was_used() {
         recents.forget(&[home.addition("other").uri]).unwrap();
         assert_eq!(recents.list().unwrap().forgotten(&uri).is_some(), is_known, "{later:?}");
     }
+}
+
+#[test]
+fn private_mode_leaves_the_links_from_before_it_was_on_after_the_clock_was_set_back() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    let link = |name: &str| {
+        let file = home.places().links.join(format!("{name}.desktop"));
+        let text = format!(
+            "[Desktop Entry]\nType=Link\nURL[$e]=file:///srv/{name}\nX-KDE-LastOpenedWith=kate\n"
+        );
+        home.write(&format!("data/RecentDocuments/{name}.desktop"), text.as_bytes());
+        let opened = std::fs::File::options().write(true).open(&file).unwrap();
+        opened.set_modified(home.clock.now()).unwrap();
+        file
+    };
+    let before = link("before");
+    home.clock.forward(HOUR);
+    Private::WithoutEnd.turn_on(&*disk::real(), &home.places(), recents.clock()).unwrap();
+    home.clock.back(HOUR / 2);
+    home.clock.forward(HOUR / 60);
+    let secret = link("secret");
+    writer::write(&mut recents).unwrap();
+    assert!(before.exists() && !secret.exists());
+    assert!(Private::turn_off(&*disk::real(), &home.places(), recents.clock()).unwrap());
+    writer::write(&mut recents).unwrap();
+    assert!(before.exists());
 }

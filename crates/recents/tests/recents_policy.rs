@@ -27,7 +27,7 @@ fn private_mode_writes_nothing_and_ends_by_itself() {
     let mut recents = home.recents();
     recents.add(&home.addition("a")).unwrap();
     let until = RecentTime::of(home.clock.now()).after(Duration::from_secs(3600));
-    Private::Until(until).turn_on(&*disk::real(), &home.places(), recents.now()).unwrap();
+    Private::Until(until).turn_on(&*disk::real(), &home.places(), recents.clock()).unwrap();
     let before = snapshot(home.dir.path());
     let added = recents.add(&home.addition("b")).unwrap();
     assert_eq!(added, AdditionOutcome::Left(DenialReason::Private(Private::Until(until))));
@@ -35,11 +35,11 @@ fn private_mode_writes_nothing_and_ends_by_itself() {
     assert_eq!(snapshot(home.dir.path()), before, "not one byte");
     home.clock.forward(Duration::from_secs(3601));
     assert_eq!(recents.add(&home.addition("d")).unwrap(), AdditionOutcome::Remembered);
-    Private::WithoutEnd.turn_on(&*disk::real(), &home.places(), recents.now()).unwrap();
+    Private::WithoutEnd.turn_on(&*disk::real(), &home.places(), recents.clock()).unwrap();
     home.clock.forward(DAY * 1000);
     assert!(matches!(recents.add(&home.addition("e")).unwrap(), AdditionOutcome::Left(_)));
-    assert!(Private::turn_off(&*disk::real(), &home.places(), recents.now()).unwrap());
-    assert!(!Private::turn_off(&*disk::real(), &home.places(), recents.now()).unwrap());
+    assert!(Private::turn_off(&*disk::real(), &home.places(), recents.clock()).unwrap());
+    assert!(!Private::turn_off(&*disk::real(), &home.places(), recents.clock()).unwrap());
     home.write("state/private", b"\xff nonsense");
     assert!(
         matches!(recents.add(&home.addition("f")).unwrap(), AdditionOutcome::Left(_)),
@@ -193,7 +193,7 @@ fn rules_decide_by_path_mount_type_application_and_hidden_folder() {
             mime: None,
             application: "x",
         };
-        recents.policy().decide_foreign(&*disk::real(), subject, RecentTime(1), RecentTime(1))
+        recents.policy().decide_by_rules(&*disk::real(), subject)
     };
     assert_eq!(foreign(&mut recents, &home.addition(".hidden")), RetentionVerdict::Remember);
     assert!(matches!(

@@ -419,17 +419,17 @@ impl ServiceOwner {
                 }
             }
             RecentCall::Private(wanted) => {
-                let now = self.recents.now();
+                let clock = self.recents.clock();
                 let (disk, places) = (self.recents.disk(), self.recents.places());
                 let done = match wanted {
-                    None => Private::turn_off(disk, places, now)
+                    None => Private::turn_off(disk, places, clock)
                         .map(|_| ())
                         .map_err(|error| chain(&error)),
                     Some(seconds) => {
                         let until = self.recents.now().after(Duration::from_secs(seconds));
                         let mode =
                             if seconds == 0 { Private::WithoutEnd } else { Private::Until(until) };
-                        mode.turn_on(disk, places, now).map_err(|error| chain(&error))
+                        mode.turn_on(disk, places, clock).map_err(|error| chain(&error))
                     }
                 };
                 // The list from before is imported, and documents that were added in private mode are removed.

@@ -22,6 +22,7 @@ use super::{RecentTime, RecentsFiles, Uri};
 pub use foreign_settings::ForeignSetting;
 use foreign_settings::{ProgramSwitches, Switches};
 pub(super) use glob::matches_name;
+pub(super) use private::ForeignList;
 pub use private::Private;
 pub use rules::{Condition, RetentionEffect, RetentionRule, RetentionRuleError, RetentionRules};
 
@@ -222,20 +223,26 @@ impl RetentionPolicy {
         }
     }
 
-    /// Decides whether what another program wrote into its own list may stay there: by private mode and by the user's
-    /// own rules. What its desktop's settings say is that desktop's matter.
-    ///
-    /// In private mode that counts which was used since it was turned on, also when it is found later.
+    /// Decides whether what another program uses now, and writes into its own list, may be remembered: by private mode and by
+    /// the user's own rules. What its desktop's settings say is that desktop's matter.
     pub fn decide_foreign(
         &mut self,
         disk: &dyn Disk,
         subject: PolicySubject<'_>,
-        used: RecentTime,
         now: RecentTime,
     ) -> RetentionVerdict {
-        if let Some(private) = Private::covering(disk, &self.places, used, now) {
-            return RetentionVerdict::Leave(DenialReason::Private(private));
+        match Private::read(disk, &self.places, now) {
+            Some(private) => RetentionVerdict::Leave(DenialReason::Private(private)),
+            None => self.decide_by_rules(disk, subject),
         }
+    }
+
+    /// Decides by the user's own rules alone.
+    pub fn decide_by_rules(
+        &mut self,
+        disk: &dyn Disk,
+        subject: PolicySubject<'_>,
+    ) -> RetentionVerdict {
         let path = subject.uri.to_path();
         self.ruled(disk, subject, path.as_deref())
             .map_or(RetentionVerdict::Remember, |(_, verdict)| verdict)

@@ -203,7 +203,7 @@ impl Holder {
             program: program_of("self"),
             host: line_of("/proc/sys/kernel/hostname"),
             machine: machine(),
-            boot: line_of("/proc/sys/kernel/random/boot_id"),
+            boot: sys::clock::boot_id(),
         }
     }
 

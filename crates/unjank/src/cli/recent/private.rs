@@ -51,9 +51,9 @@ impl Private {
         match (self.state, self.time) {
             (None, None) => status(&recents, out),
             (Some(State::Off), None) => {
-                let now = recents.now();
+                let clock = recents.clock();
                 let was_on =
-                    Mode::turn_off(recents.disk(), recents.places(), now).map_err(|error| {
+                    Mode::turn_off(recents.disk(), recents.places(), clock).map_err(|error| {
                         Error::new(FailureCategory::Config, "end private mode").because(error)
                     })?;
                 // What programs wrote into the shared lists meanwhile is known by its time, and goes.
@@ -72,9 +72,11 @@ impl Private {
                     Some(time) => Mode::Until(recents.now().after(time)),
                     None => Mode::WithoutEnd,
                 };
-                mode.turn_on(recents.disk(), recents.places(), recents.now()).map_err(|error| {
-                    Error::new(FailureCategory::Config, "turn private mode on").because(error)
-                })?;
+                mode.turn_on(recents.disk(), recents.places(), recents.clock()).map_err(
+                    |error| {
+                        Error::new(FailureCategory::Config, "turn private mode on").because(error)
+                    },
+                )?;
                 writeln!(out, "{}", says(mode))?;
                 Ok(Verdict::Yes)
             }

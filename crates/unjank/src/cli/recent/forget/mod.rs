@@ -152,7 +152,7 @@ impl Forget {
 
 /// Returns the documents that the user's rules deny.
 pub(super) fn denied(survey: &Survey, recents: &mut Recents) -> BTreeSet<DocumentName> {
-    let (disk, now) = (store::disk::real(), recents.now());
+    let disk = store::disk::real();
     let mut is_denied = |item: &forget::RememberedDocument| {
         let uri = item.uri.clone().or_else(|| item.name.to_uri());
         let programs = item.applications.iter().map(String::as_str);
@@ -160,8 +160,7 @@ pub(super) fn denied(survey: &Survey, recents: &mut Recents) -> BTreeSet<Documen
         uri.is_some_and(|uri| {
             programs.any(|application| {
                 let subject = PolicySubject { uri: &uri, mime: None, application };
-                let verdict =
-                    recents.policy().decide_foreign(&*disk, subject, RecentTime::default(), now);
+                let verdict = recents.policy().decide_by_rules(&*disk, subject);
                 matches!(verdict, Decision::Leave(DenialReason::Rule { .. }))
             })
         })
