@@ -20,6 +20,7 @@ use catalogue::index::Index;
 use catalogue::index::build::CheckDepth;
 use catalogue::index::input::IndexPart;
 use catalogue::index::refresh::{Location, RefreshError, RefreshOutcome};
+use rustix::io::Errno;
 use store::disk::Disk;
 use sys::watch::{DirectoriesWatch, Ready, WatchCompleteness};
 
@@ -81,18 +82,20 @@ fn serve(options: &IndexServiceOptions, stopped: &OwnedFd) -> io::Result<()> {
     let mut look = CheckDepth::Directories;
     let mut tries = 0;
     let mut pause = AGAIN.start;
-    // What was watched for the last index that could be made.
+    // What was watched for the last index that could be made, and be watched.
     let mut watched: Option<DirectoriesWatch> = None;
     loop {
-        let index = match refresh(options, look) {
-            Ok(index) => index,
-            // A program that queries makes it, and reports why it cannot be made. What was the cause may pass: a full disk, a lock that is held.
+        let (index, watch) = match make_and_watch(options, look) {
+            Ok(made) => made,
+            // A program that queries makes it, and reports why it cannot be made. What was the cause may pass: a full disk, a lock that is held, watches that other programs use.
             Err(error) => {
                 if pause == AGAIN.start {
-                    tracing::warn!(
-                        error = chain(&error),
-                        "cannot make the index of plugins and applications"
-                    );
+                    let error = chain(&error);
+                    tracing::warn!(error, "plugins and applications are looked at again later");
+                }
+                if matches!(error, NotCurrent::NotWatched(_)) {
+                    // Nobody may have seen what is written meanwhile.
+                    look = CheckDepth::Files;
                 }
                 match wait_to_try_again(watched.as_ref(), pause, stopped)? {
                     Ready::HungUp => return Ok(()),
@@ -104,7 +107,7 @@ fn serve(options: &IndexServiceOptions, stopped: &OwnedFd) -> io::Result<()> {
             }
         };
         pause = AGAIN.start;
-        let watch = watched.insert(watch(&index)?);
+        let watch = watched.insert(watch);
         // Changes from before the watch began. A directory that changes all the time is left to the programs that query.
         if index.stale(&IndexPart::ALL).is_some() && tries < TRIES {
             if watch.wait(stopped, Some(QUIET))? == Ready::HungUp {
@@ -135,6 +138,27 @@ fn serve(options: &IndexServiceOptions, stopped: &OwnedFd) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Why the index is not kept current for a while.
+#[derive(Debug, thiserror::Error)]
+enum NotCurrent {
+    /// Programs that query make it, or say why that is impossible.
+    #[error("cannot make the index of plugins and applications")]
+    NotMade(#[source] RefreshError),
+    /// It is current now, and nobody notices when it is not any more.
+    #[error("cannot watch plugins and applications")]
+    NotWatched(#[source] io::Error),
+}
+
+/// Updates the index, and watches what it covers.
+fn make_and_watch(
+    options: &IndexServiceOptions,
+    look: CheckDepth,
+) -> Result<(Index, DirectoriesWatch), NotCurrent> {
+    let index = refresh(options, look).map_err(NotCurrent::NotMade)?;
+    let watch = watch(&index).map_err(NotCurrent::NotWatched)?;
+    Ok((index, watch))
 }
 
 /// Waits until something changes, or for some time.
@@ -195,15 +219,41 @@ fn watch(index: &Index) -> io::Result<DirectoriesWatch> {
             let own = is_directory && path == input.path();
             let what = if own { WatchCompleteness::Written } else { WatchCompleteness::Names };
             match watch.add(path, what) {
-                // It went a moment ago: the index is out of date. One that may not be read is not watched.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
-                    ) => {}
+                Err(error) if is_not_to_be_watched(&error) => {}
                 added => added?,
             }
         }
     }
     Ok(watch)
+}
+
+/// Returns whether an error says that a path is no directory any more, upon which the index is out of date, or is one that may not be read.
+fn is_not_to_be_watched(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    error.is_some_and(|error| {
+        matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "the test is the other program")]
+    #[test]
+    fn what_is_no_directory_any_more_is_not_watched_and_other_errors_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let (gone, file, link) =
+            (dir.path().join("gone"), dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        let mut watch = DirectoriesWatch::new().unwrap();
+        for path in [gone, file.join("below"), file, link] {
+            let error = watch.add(&path, WatchCompleteness::Names).unwrap_err();
+            assert!(is_not_to_be_watched(&error), "{}: {error}", path.display());
+        }
+        for error in [Errno::NOSPC, Errno::NOMEM, Errno::MFILE] {
+            assert!(!is_not_to_be_watched(&error.into()), "{error}");
+        }
+    }
 }
