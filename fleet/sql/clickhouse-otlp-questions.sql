@@ -4,7 +4,8 @@
 -- 2. With which version of Files (nautilus) does it hang?
 WITH points AS (
     SELECT ResourceAttributes['unjank.fact.nautilus'] AS version, StartTimeUnix, Value,
-        lagInFrame(Value) OVER times AS value_before, lagInFrame(StartTimeUnix) OVER times AS start_before
+        lagInFrame(Value) OVER times AS value_before, lagInFrame(StartTimeUnix) OVER times AS start_before,
+        lagInFrame(TimeUnix) OVER times AS time_before
     FROM otel_metrics_sum
     WHERE MetricName = 'unjank_watched_seconds_total' AND Attributes['program'] = 'nautilus'
     WINDOW times AS (
@@ -13,8 +14,10 @@ WITH points AS (
     )
 ),
 hours AS (
-    -- A sum that begins at another moment than before has nothing of what was counted before.
-    SELECT version, sum(Value - if(StartTimeUnix = start_before, value_before, 0)) / 3600 AS hours
+    -- A sum that begins after the point before has nothing of what was counted before. One that begins earlier than the sum before is
+    -- of a new run, which counts again what is stored: what of it is new is not known. Else the store has dropped its oldest records.
+    SELECT version, sum(multiIf(StartTimeUnix >= time_before, Value, StartTimeUnix < start_before, 0,
+        greatest(Value - value_before, 0))) / 3600 AS hours
     FROM points GROUP BY version
 ),
 counts AS (

@@ -91,6 +91,17 @@ impl HangCounters {
         self.since_ns = Some(self.counted_ns);
     }
 
+    /// Notes that nothing was recorded between the last count and a moment, in nanoseconds since 1970.
+    pub fn note_unchanged(&mut self, now_ns: u64) {
+        self.counted_ns = now_ns;
+    }
+
+    /// Returns until when the counts hold, in nanoseconds since 1970.
+    #[must_use]
+    pub fn counted_ns(&self) -> u64 {
+        self.counted_ns
+    }
+
     /// Returns since when the counts hold, in nanoseconds since 1970; nothing where nothing was counted.
     #[must_use]
     pub fn since_ns(&self) -> Option<u64> {

@@ -127,18 +127,27 @@ fn disk_model(disk: &dyn Disk, root: &Path, device: &str) -> Option<String> {
         let mut below = BTreeSet::new();
         for name in level.into_iter().take(MOST_DISKS) {
             let Ok(at) = class.join(&name).canonicalize() else { continue };
-            let slaves = disk.list(&at.join("slaves")).unwrap_or_default();
-            match slaves.is_empty() {
-                true => models.extend(model_at(disk, &at)),
-                false => {
-                    below.extend(slaves.into_iter().filter_map(|slave| slave.into_string().ok()))
+            let mut slaves = slaves_at(disk, &at);
+            if slaves.is_empty() {
+                let model = model_at(disk, &at);
+                if model.is_none() {
+                    // A partition of an array, which is over disks itself.
+                    slaves = at.parent().map_or_else(Vec::new, |array| slaves_at(disk, array));
                 }
+                models.extend(model);
             }
+            below.extend(slaves);
         }
         level = below;
     }
     let models: Vec<String> = models.into_iter().collect();
     (!models.is_empty()).then(|| models.join(" + "))
+}
+
+/// Returns the names of the devices that a volume or an array is over.
+fn slaves_at(disk: &dyn Disk, at: &Path) -> Vec<String> {
+    let names = disk.list(&at.join("slaves")).unwrap_or_default();
+    names.into_iter().filter_map(|name| name.into_string().ok()).collect()
 }
 
 /// Returns the model of a disk, or of the disk of a partition.
@@ -311,6 +320,22 @@ mod tests {
         std::os::unix::fs::symlink("../../sdb", dev.join("disk/by-uuid/12-34")).unwrap();
         assert_eq!(model(&root, "mapper/renamed").unwrap(), "Disk");
         assert_eq!(model(&root, "disk/by-uuid/12-34").unwrap(), "Other");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test makes the files that it reads")]
+    fn the_models_of_a_partition_of_an_array_are_those_of_its_disks() {
+        let root = tree(
+            &[("sda", "Disk"), ("sdb", "Other")],
+            &[("md126", "", &["sda", "sdbp1"]), ("dm-0", "luks", &["md126p1"])],
+        );
+        let at = root.path().join("sys/devices/virtual/block/md126/md126p1");
+        std::fs::create_dir_all(at.join("holders")).unwrap();
+        let link = root.path().join("sys/class/block/md126p1");
+        std::os::unix::fs::symlink(at, link).unwrap();
+        for device in ["md126p1", "md126", "mapper/luks"] {
+            assert_eq!(model(&root, device).as_deref(), Some("Disk + Other"), "{device}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl WatchedStore {
     ///
     /// # Errors
     ///
-    /// As [`read`]; what was read before stays, and the next call reads again.
+    /// As [`read`]; nothing is left of what was read before, and the next call reads again.
     pub fn refresh(
         &mut self,
         disk: &dyn Disk,
@@ -51,6 +51,8 @@ impl WatchedStore {
             return Ok(false);
         }
         self.read_from = None;
+        // Two decoded stores at once could be more memory than a service may have.
+        self.stored = StoredHistory::default();
         self.stored = read(disk, dir)?;
         // What cannot be read now may be readable the next time, although no file has changed.
         self.read_from = state.filter(|_| self.stored.damage().is_none());

@@ -104,6 +104,29 @@ try:
     # Two seconds for each program of each recording, and what a busy machine takes longer.
     assert all(row[3] > 0 and 2 / 3600 * 2 <= row[2] < 1 for row in answers[2]), answers[2]
     assert sorted(row[0] for row in answers[3]) == sorted(machines.values()), answers[3]
+
+    # Points of a machine: when the sum began, when it was taken, its value. Each line adds to the hours, or adds nothing.
+    points = [
+        (100, 1000, 3600),  # 1 hour
+        (100, 2000, 7200),  # 1 hour
+        (2000, 3000, 1800),  # records were erased, and what came since is 1/2 hour
+        (2000, 3000, 1800),  # it came twice
+        (2000, 4000, 5400),  # 1 hour
+        (100, 5000, 9000),  # a new run counts again what is stored
+        (100, 6000, 12600),  # 1 hour
+        (900, 7000, 10800),  # the store has dropped more than came
+        (900, 8000, 14400),  # 1 hour
+        (950, 9000, 16200),  # the store has dropped less than came: 1/2 hour at least
+    ]
+    for start, at, value in points:
+        engine.query(f"""INSERT INTO default.otel_metrics_sum
+            (ResourceAttributes, MetricName, Attributes, StartTimeUnix, TimeUnix, Value) VALUES
+            (map('service.instance.id', 'desk-3', 'unjank.fact.nautilus', '45.0-1'), 'unjank_watched_seconds_total',
+            map('program', 'nautilus'), fromUnixTimestamp64Nano(toInt64({start}) * 1000000000),
+            fromUnixTimestamp64Nano(toInt64({at}) * 1000000000), {value})""")
+    rows = engine.rows(statements(questions("clickhouse-otlp-questions.sql")[2])[0])
+    hours = {row[0]: row[2] for row in rows}["45.0-1"]
+    assert abs(hours - 6) < 1e-6, hours
 except BaseException:
     log.seek(0)
     print(log.read()[-4000:], file=sys.stderr)

@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hangs::model::HangRecord;
+use hangs::model::{Hang, HangRecord};
+use hangs::store::{EraseSelection, erase};
 
 use crate::fixture::{DAY_NS, Place, hang, period, refusal, stdout};
 
@@ -67,6 +68,29 @@ fn a_socket_serves_the_counts_of_now_and_one_that_was_left_is_replaced() {
     fs::write(&file, "mine").unwrap();
     refusal(&place.command().args(["openmetrics", "--listen"]).arg(&file).output().unwrap());
     assert_eq!(fs::read(&file).unwrap(), b"mine");
+}
+
+#[test]
+fn a_program_that_was_erased_is_not_served_any_more() {
+    let place = Place::new();
+    place.record_hangs(1..3);
+    let secret = Hang { program: "secret".to_owned(), ..hang(3, DAY_NS) };
+    place.record(&[HangRecord::Hang(Box::new(secret))]);
+    let path = place.path("metrics.sock");
+    let mut server = serve(&place, &path, "077");
+    let served = || get(&path, "GET /metrics HTTP/1.1\r\n\r\n");
+    let before = served();
+    let selection = EraseSelection { program: Some("secret".to_owned()), ..Default::default() };
+    erase(&*store::disk::real(), &place.path("store"), &selection, u64::MAX).unwrap();
+    let after = served();
+    place.record_hangs(4..5);
+    let later = served();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(before.contains("program=\"secret\"") && before.contains("cause=\"sync\"} 2\n"));
+    assert!(after.starts_with("HTTP/1.1 200") && !after.contains("secret"), "{after}");
+    assert!(!later.contains("secret"), "{later}");
+    assert!(later.contains("program=\"nautilus\",cause=\"sync\"} 1\n"), "counted anew: {later}");
 }
 
 /// Starts a server under this umask, and waits until it listens.

@@ -6,6 +6,7 @@ use std::io::{BufReader, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use hangs::model::{Hang, HangRecord};
 use hangs::store::{EraseSelection, erase, files, read};
@@ -23,6 +24,8 @@ use crate::fixture::{DAY_NS, Place, SECOND, hang, period, read_post, stdout};
 
 const LOGS: &str = "/v1/logs";
 const METRICS: &str = "/v1/metrics";
+/// A request that has not come by then does not come.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts a receiver that answers so to metrics, and takes all else. It ends with the test.
 pub(crate) fn receive(metrics: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
@@ -230,11 +233,13 @@ fn who_follows_sends_metrics_beside_hangs_and_goes_on_where_they_are_not_taken_n
     let (url, requests) = receive("503");
     let mut sender = place.command();
     let mut sender = sender.args(["otlp", "--follow", "--metrics", "--to", &url]).spawn().unwrap();
-    let paths = [requests.recv().unwrap().0, requests.recv().unwrap().0];
+    let taken = [(); 2].map(|()| requests.recv_timeout(LIMIT));
     place.record_hangs(4..5);
-    let next = requests.recv().unwrap();
+    let next = requests.recv_timeout(LIMIT);
     sender.kill().unwrap();
     sender.wait().unwrap();
+    let paths = taken.map(|request| request.expect("hangs, then metrics are sent within LIMIT").0);
+    let next = next.expect("a new hang is sent within LIMIT");
     assert_eq!((paths, &*next.0), ([LOGS.to_owned(), METRICS.to_owned()], LOGS));
     let logs = ExportLogsServiceRequest::decode(&*next.1).unwrap();
     assert_eq!(logs.resource_logs[0].scope_logs[0].log_records.len(), 1);

@@ -55,6 +55,11 @@ impl MetricSender {
         self.counters.add_from(stored, files, session.now_ns());
     }
 
+    /// Notes that nothing was recorded since the last count.
+    pub(super) fn note_unchanged(&mut self, session: &Session) {
+        self.counters.note_unchanged(session.now_ns());
+    }
+
     /// Returns the address.
     pub(super) fn url(&self) -> &str {
         self.client.url()
@@ -67,7 +72,8 @@ impl MetricSender {
         facts: &[(String, String)],
     ) -> ExportMetricsServiceRequest {
         let times = MetricTimes {
-            now_ns: session.now_ns(),
+            // Not the present time: sums that begin anew must not begin before a point of the earlier ones.
+            now_ns: self.counters.counted_ns(),
             first_record_ns: self.counters.since_ns(),
             boot_ns: self.boot_ns,
         };

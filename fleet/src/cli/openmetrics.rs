@@ -104,8 +104,10 @@ fn serve(session: &Session, path: &Path, counters: &mut HangCounters) -> Result<
             }
         };
         let metrics = || {
+            // Before it is read: what is erased meanwhile is missed the next time.
+            let files = session.store_files();
             match session.stored() {
-                Ok(stored) => counters.add(&stored),
+                Ok(stored) => counters.add_from(&stored, &files, session.now_ns()),
                 // What was counted stays true.
                 Err(failure) => {
                     say(&failure.text);

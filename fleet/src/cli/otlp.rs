@@ -277,8 +277,9 @@ impl Receivers {
         is_new: bool,
     ) -> bool {
         self.metrics.as_mut().is_some_and(|metrics| {
-            if is_new {
-                metrics.count(session, stored, files);
+            match is_new {
+                true => metrics.count(session, stored, files),
+                false => metrics.note_unchanged(session),
             }
             metrics.is_due(session)
         })
