@@ -48,7 +48,7 @@ pub struct Diff {
     /// Messages that the recorder lost in both.
     pub lost: u64,
     /// Whether messages were chosen by different match rules: what one recording lacks may not have been looked for.
-    pub is_matched_apart: bool,
+    pub match_rules_differ: bool,
 }
 
 /// A method or a signal of a service.
@@ -97,7 +97,7 @@ impl Diff {
         if self.damaged > 0 || self.lost > 0 {
             return Some("a recording is incomplete, and what is missing may differ");
         }
-        self.is_matched_apart.then_some("the recordings chose messages by different match rules")
+        self.match_rules_differ.then_some("the recordings chose messages by different match rules")
     }
 
     /// Returns whether nothing is new, gone, unanswered, slower or louder.
@@ -121,7 +121,7 @@ pub fn diff(before: &Stats, after: &Stats) -> Diff {
         gone: only(&calls_before, &calls_after, &signals_before, &signals_after),
         damaged: before.damaged + before.cut + after.damaged + after.cut,
         lost: before.lost + after.lost,
-        is_matched_apart: before.matched != after.matched,
+        match_rules_differ: before.matched != after.matched,
         ..Diff::default()
     };
     for (key, after) in &calls_after {

@@ -560,6 +560,11 @@ fn a_record_of_chosen_messages_is_told_as_one_and_judged_only_for_who_chose_them
     assert_eq!(apart.status.code(), Some(2), "{apart:?}");
     assert!(text(&apart).contains(&format!("before: {first}")), "{}", text(&apart));
     assert_eq!(run(&["diff"], &[&path, &path]).status.code(), Some(0));
+    for (other, differ) in [(&whole, true), (&path, false)] {
+        let json = text(&run(&["diff", "--json"], &[&path, other]));
+        let document: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(document["match_rules_differ"], differ, "{document:#}");
+    }
 }
 
 #[test]
