@@ -213,13 +213,16 @@ impl<'d> Installation<'d> {
         self.manifest.has_part(part.name())
     }
 
-    /// Has a manifest say since when the parts are on that this one does not have.
-    fn date_new_parts(&self, next: &mut Manifest) {
+    /// Has a manifest say since when the parts are on of which this one has no step and a file is changed now. A part whose
+    /// files were all in place was on before, nobody knows since when.
+    fn date_new_parts(&self, next: &mut Manifest, changed: &BTreeSet<SetupPart>) {
         let Some(now_s) = self.now_s else { return };
-        let parts = SetupPart::ALL.into_iter().map(SetupPart::name);
-        let new = parts.filter(|part| next.has_part(part) && !self.manifest.has_part(part));
-        let new: Vec<&str> = new.collect();
-        next.since.extend(new.into_iter().map(|part| (part.to_owned(), now_s)));
+        let parts = SetupPart::ALL.into_iter().filter(|part| changed.contains(part));
+        for part in parts.map(SetupPart::name) {
+            if next.has_part(part) && !self.manifest.has_part(part) {
+                next.since.insert(part.to_owned(), now_s);
+            }
+        }
     }
 
     /// Returns the parts of which the manifest has a step.
@@ -289,7 +292,9 @@ impl<'d> Installation<'d> {
         for (file, (step, look)) in files.iter().zip(&judged) {
             self.record(&mut next, file, step.effect, &look.observed)?;
         }
-        self.date_new_parts(&mut next);
+        let changed =
+            judged.iter().zip(files).filter(|((step, _), _)| step.effect != StepEffect::Keep);
+        self.date_new_parts(&mut next, &changed.map(|(_, file)| file.part).collect());
         // Where everything was in place before, nothing has to be taken back.
         if next != self.manifest && !next.is_empty() {
             next.write(self.disk, &self.layout.at(&self.layout.manifest), self.layout.scope)?;
@@ -307,7 +312,8 @@ impl<'d> Installation<'d> {
         Ok(judged.into_iter().map(|(step, _)| step).collect())
     }
 
-    /// Records that a part is about to switch something that was `before`; what is recorded already stays.
+    /// Records that a part is about to switch something that was `before`; what is recorded already stays. If it was off, the part
+    /// is on from now.
     ///
     /// # Errors
     ///
@@ -319,13 +325,17 @@ impl<'d> Installation<'d> {
         before: bool,
     ) -> Result<(), SetupError> {
         let is_same = |switch: &&RecordedSwitch| switch.part == part.name() && switch.name == name;
-        if self.manifest.switches.iter().any(|switch| is_same(&switch)) {
+        let mut next = self.manifest.clone();
+        if let Some(now_s) = self.now_s.filter(|_| !before) {
+            next.since.insert(part.name().to_owned(), now_s);
+        }
+        if !self.manifest.switches.iter().any(|switch| is_same(&switch)) {
+            let (part, name) = (part.name().to_owned(), name.to_owned());
+            next.switches.push(RecordedSwitch { part, name, before });
+        }
+        if next == self.manifest {
             return Ok(());
         }
-        let mut next = self.manifest.clone();
-        let (part, name) = (part.name().to_owned(), name.to_owned());
-        next.switches.push(RecordedSwitch { part, name, before });
-        self.date_new_parts(&mut next);
         next.directories.extend(self.lock.iter().flat_map(|lock| lock.directories.iter().cloned()));
         next.program = env!("CARGO_PKG_VERSION").to_owned();
         next.write(self.disk, &self.layout.at(&self.layout.manifest), self.layout.scope)?;

@@ -43,11 +43,28 @@ impl PartState {
     }
 }
 
+/// Whether a part is on, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartActivation {
+    /// It is not on.
+    Off,
+    /// It was switched on then.
+    OnSince(SystemTime),
+    /// It is on, and nobody knows since when.
+    OnUnknown,
+}
+
+impl PartActivation {
+    /// Returns `other` if this is off.
+    fn or_else(self, other: impl FnOnce() -> PartActivation) -> PartActivation {
+        if self == PartActivation::Off { other() } else { self }
+    }
+}
+
 /// Returns why it cannot be read what is on for every user, if it cannot.
 #[must_use]
-pub fn unread() -> Option<SetupError> {
-    let layout = SetupLayout::of_system("/usr/local".as_ref());
-    Installation::read(&*store::disk::real(), layout, 0).err()
+pub fn system_manifest_error() -> Option<SetupError> {
+    of_system(&*store::disk::real()).err()
 }
 
 /// The session in which it is asked which parts are on.
@@ -61,24 +78,34 @@ pub struct PartStates {
     pub are_lists_volatile: bool,
 }
 
-/// Returns what is on for every user.
-fn of_systems(disk: &dyn Disk) -> Vec<Installation<'_>> {
-    let layouts = ["/usr/local", "/usr"].map(|prefix| SetupLayout::of_system(prefix.as_ref()));
-    layouts.into_iter().filter_map(|layout| Installation::read(disk, layout, 0).ok()).collect()
-}
-
-/// Returns since when a part is on in an installation, if it is on there: as it recorded, or of an earlier version by the oldest of the
-/// part's files, which is too late if an upgrade has changed all of them.
-fn since(installation: &Installation<'_>, part: SetupPart) -> Option<Option<SystemTime>> {
-    let oldest = || {
-        let paths = installation.paths(part);
-        let times = paths.iter().filter_map(|path| path.symlink_metadata().ok()?.modified().ok());
-        times.min()
-    };
-    installation.is_on(part).then(|| installation.since(part).or_else(oldest))
+/// Returns what is on for every user, with the manifest that `/usr` and `/usr/local` have in common.
+fn of_system(disk: &dyn Disk) -> Result<Installation<'_>, SetupError> {
+    Installation::read(disk, SetupLayout::of_system("/usr/local".as_ref()), 0)
 }
 
 impl PartStates {
+    /// Returns whether an installation has a part on. The lists of recent documents may have been moved back since, by
+    /// `unjank recent volatile off`.
+    fn is_on(&self, installation: &Installation<'_>, part: SetupPart) -> bool {
+        installation.is_on(part) && (part != SetupPart::Recents || self.are_lists_volatile)
+    }
+
+    /// Returns since when a part is on in an installation: as it recorded, or of an earlier version by the oldest of the part's
+    /// files, which is too late if an upgrade has changed all of them.
+    fn since(&self, installation: &Installation<'_>, part: SetupPart) -> PartActivation {
+        if !self.is_on(installation, part) {
+            return PartActivation::Off;
+        }
+        let oldest = || {
+            let paths = installation.paths(part);
+            let times =
+                paths.iter().filter_map(|path| path.symlink_metadata().ok()?.modified().ok());
+            times.min()
+        };
+        let since = installation.since(part).or_else(oldest);
+        since.map_or(PartActivation::OnUnknown, PartActivation::OnSince)
+    }
+
     /// Returns what this user has switched on. A manifest that cannot be read counts as none.
     fn of_user<'d>(&self, disk: &'d dyn Disk) -> Option<Installation<'d>> {
         let own = rustix::process::geteuid().as_raw();
@@ -86,28 +113,32 @@ impl PartStates {
         Installation::read(disk, layout, own).ok()
     }
 
-    /// Returns since when a part is on for this user, if this user has switched it on. `None` inside if nobody knows.
+    /// Returns since when a part is on for this user, if this user has switched it on.
     #[must_use]
-    pub fn on_for_user_since(&self, part: SetupPart) -> Option<Option<SystemTime>> {
+    pub fn on_for_user_since(&self, part: SetupPart) -> PartActivation {
         let disk = store::disk::real();
-        self.of_user(&*disk).and_then(|user| since(&user, part))
+        let user = self.of_user(&*disk);
+        user.map_or(PartActivation::Off, |user| self.since(&user, part))
     }
 
-    /// Returns since when a part is on, if it is: the user's own counts before that for every user.
+    /// Returns since when a part is on: the user's own counts before that for every user.
     #[must_use]
-    pub fn on_since(&self, part: SetupPart) -> Option<Option<SystemTime>> {
+    pub fn on_since(&self, part: SetupPart) -> PartActivation {
         let recorded = self.on_for_user_since(part).or_else(|| self.on_for_all_since(part));
         recorded.or_else(|| {
             let layout = self.directories.as_ref().map(SetupLayout::of_user);
-            self.is_there(part, layout.as_ref()).then_some(None)
+            match self.is_there(part, layout.as_ref()) {
+                true => PartActivation::OnUnknown,
+                false => PartActivation::Off,
+            }
         })
     }
 
-    /// Returns since when a part is on for every user, if it is.
+    /// Returns since when a part is on for every user.
     #[must_use]
-    pub fn on_for_all_since(&self, part: SetupPart) -> Option<Option<SystemTime>> {
+    pub fn on_for_all_since(&self, part: SetupPart) -> PartActivation {
         let disk = store::disk::real();
-        of_systems(&*disk).iter().find_map(|system| since(system, part))
+        of_system(&*disk).map_or(PartActivation::Off, |system| self.since(&system, part))
     }
 
     /// Returns the state of every part in this session. A manifest that cannot be read counts as none.
@@ -115,11 +146,11 @@ impl PartStates {
     pub fn all(&self) -> Vec<(SetupPart, PartState)> {
         let disk = store::disk::real();
         let layout = self.directories.as_ref().map(SetupLayout::of_user);
-        let (user, systems) = (self.of_user(&*disk), of_systems(&*disk));
+        let (user, system) = (self.of_user(&*disk), of_system(&*disk).ok());
         let state = |part: SetupPart| {
-            if user.as_ref().is_some_and(|user| user.is_on(part)) {
+            if user.as_ref().is_some_and(|user| self.is_on(user, part)) {
                 PartState::User
-            } else if systems.iter().any(|system| system.is_on(part)) {
+            } else if system.as_ref().is_some_and(|system| self.is_on(system, part)) {
                 PartState::System
             } else if self.is_there(part, layout.as_ref()) {
                 PartState::Elsewhere

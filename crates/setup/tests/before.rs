@@ -7,7 +7,10 @@ use std::time::{Duration, SystemTime};
 use store::disk::Disk;
 use store::sim::{SimDisk, explore};
 use unjank_setup::plan::{PlannedContents, PlannedFile, ProgramSource, files_of};
-use unjank_setup::{ForeignFiles, Installation, SetupError, SetupLayout, SetupPart, StepEffect};
+use unjank_setup::state::{PartActivation, PartState, PartStates};
+use unjank_setup::{
+    ForeignFiles, Installation, SessionDirectories, SetupError, SetupLayout, SetupPart, StepEffect,
+};
 
 use crate::fixture::layout_of_user;
 
@@ -236,9 +239,81 @@ fn it_is_known_since_when_a_part_is_on_and_of_one_that_was_on_before_it_is_not()
     on(open().dated(at(200)), SetupPart::Settings);
     on(open().dated(at(200)), SetupPart::Host);
     assert_eq!((since(SetupPart::Settings), since(SetupPart::Host)), (None, Some(at(100))));
+    // One that is switched on still keeps its moment, and one that somebody has switched off meanwhile has a new one.
+    open().dated(at(210)).record_switch(SetupPart::Recents, "volatile", true).unwrap();
+    assert_eq!(since(SetupPart::Recents), Some(at(150)));
+    open().dated(at(220)).record_switch(SetupPart::Recents, "volatile", false).unwrap();
+    assert_eq!(since(SetupPart::Recents), Some(at(220)));
+    let switches = open().switches(SetupPart::Recents);
+    assert!(switches.len() == 1 && !switches[0].before, "{switches:?}");
     open().switch_off(&[SetupPart::Host]).unwrap();
     open().forget_switches(SetupPart::Recents).unwrap();
     assert_eq!((since(SetupPart::Host), since(SetupPart::Recents)), (None, None));
     on(open().dated(at(300)), SetupPart::Host);
     assert_eq!(since(SetupPart::Host), Some(at(300)));
+}
+
+#[test]
+fn a_part_that_was_on_before_setup_ran_is_not_on_since_then() {
+    let layout = layout_of_user();
+    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let (foreign, mut recorded) = (ForeignFiles::Refuse, 0);
+    for part in SetupPart::ALL {
+        let Ok(files) = files_of(part, &layout, &installed("/usr")) else { continue };
+        let Some(first) = files.first() else { continue };
+        let disk = with_all(SimDisk::new().with_dir("/h/s"), &files);
+        let open = || Installation::open(&disk, layout.clone(), 0).unwrap();
+        open().dated(at(100)).switch_on(&files, foreign).unwrap();
+        assert_eq!(open().since(part), None, "{part:?}");
+        recorded += u32::from(open().is_on(part));
+        open().switch_off(&[part]).unwrap();
+        // Where a file lacked, it is.
+        let disk = with_all(SimDisk::new().with_dir("/h/s"), &files);
+        disk.remove(&first.path).unwrap();
+        let open = || Installation::open(&disk, layout.clone(), 0).unwrap();
+        open().dated(at(100)).switch_on(&files, foreign).unwrap();
+        assert_eq!(open().since(part), Some(at(100)), "{part:?}");
+    }
+    assert!(recorded > 0, "no part has a file that setup alone makes");
+    let disk = SimDisk::new().with_dir("/h/s");
+    let open = || Installation::open(&disk, layout.clone(), 0).unwrap();
+    open().dated(at(100)).record_switch(SetupPart::Recents, "volatile", true).unwrap();
+    let installation = open();
+    assert!(installation.is_on(SetupPart::Recents));
+    assert_eq!(installation.since(SetupPart::Recents), None);
+}
+
+#[test]
+fn the_lists_of_recent_documents_are_on_while_they_are_in_memory() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let directories = SessionDirectories {
+        home: home.path().to_owned(),
+        config: at("c"),
+        data: at("d"),
+        state: at("s"),
+    };
+    let states = |are_lists_volatile| {
+        let directories = Some(directories.clone());
+        PartStates { directories, service_directories: Vec::new(), are_lists_volatile }
+    };
+    let state = |states: &PartStates| {
+        let mut all = states.all().into_iter();
+        (
+            all.find(|(part, _)| *part == SetupPart::Recents).unwrap().1,
+            states.on_since(SetupPart::Recents),
+        )
+    };
+    assert_eq!(state(&states(false)), (PartState::Off, PartActivation::Off));
+    assert_eq!(state(&states(true)), (PartState::Elsewhere, PartActivation::OnUnknown));
+    let (disk, owner) = (store::disk::real(), rustix::process::geteuid().as_raw());
+    let on = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+    std::fs::create_dir(at("s")).unwrap();
+    let mut installation =
+        Installation::open(&*disk, SetupLayout::of_user(&directories), owner).unwrap().dated(on);
+    installation.record_switch(SetupPart::Recents, "volatile", false).unwrap();
+    drop(installation);
+    assert_eq!(state(&states(true)), (PartState::User, PartActivation::OnSince(on)));
+    // After `unjank recent volatile off`.
+    assert_eq!(state(&states(false)), (PartState::Off, PartActivation::Off));
 }

@@ -2,6 +2,7 @@
 
 use ::hangs::remedy::{AppliedRemedies, HangRemedy};
 use ::setup::SetupPart;
+use ::setup::state::PartActivation;
 
 use super::unix_ns;
 use crate::cli::setup::state;
@@ -12,12 +13,16 @@ pub(super) fn applied() -> AppliedRemedies {
     let since = |remedy: HangRemedy| {
         let part = SetupPart::of_name(remedy.part()?)?;
         let since = match remedy {
-            HangRemedy::SystemRun => states.on_for_all_since(part)?,
+            HangRemedy::SystemRun => states.on_for_all_since(part),
             // What is on for the system holds units of the system.
-            HangRemedy::Run => states.on_for_user_since(part)?,
-            _ => states.on_since(part)?,
+            HangRemedy::Run => states.on_for_user_since(part),
+            _ => states.on_since(part),
         };
-        Some((remedy, since.map(unix_ns)))
+        match since {
+            PartActivation::Off => None,
+            PartActivation::OnSince(since) => Some((remedy, Some(unix_ns(since)))),
+            PartActivation::OnUnknown => Some((remedy, None)),
+        }
     };
     AppliedRemedies::new(HangRemedy::ALL.into_iter().filter_map(since).collect())
 }

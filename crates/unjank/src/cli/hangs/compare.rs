@@ -13,6 +13,7 @@ use super::{Session, nanoseconds, parsed, print, program_name, unix_ns};
 use crate::cli::setup::state;
 use crate::cli::{document, screen};
 use crate::error::{Error, FailureCategory, Verdict};
+use ::setup::state::PartActivation;
 
 #[derive(Debug, Args)]
 pub(super) struct Comparison {
@@ -52,14 +53,17 @@ fn since(session: &Session, part: SetupPart) -> Result<ComparedMoment, Error> {
         let what = format!("compare before and after {} was switched on", part.name());
         Error::new(FailureCategory::User, what)
     };
-    let Some(since) = state::of_session().on_since(part) else {
-        let is_off = error().because(std::io::Error::other("it is not on"));
-        return Err(is_off.hint(format!("unjank setup {}", part.name())));
+    let at_ns = match state::of_session().on_since(part) {
+        PartActivation::OnSince(since) => unix_ns(since),
+        PartActivation::Off => {
+            let is_off = error().because(std::io::Error::other("it is not on"));
+            return Err(is_off.hint(format!("unjank setup {}", part.name())));
+        }
+        PartActivation::OnUnknown => {
+            let unknown = std::io::Error::other("it is not known when it was switched on");
+            return Err(error().because(unknown).hint("unjank hangs compare MOMENT"));
+        }
     };
-    let at_ns = since.map(unix_ns).ok_or_else(|| {
-        let unknown = std::io::Error::other("unjank setup did not switch it on");
-        error().because(unknown).hint("unjank hangs compare MOMENT")
-    })?;
     let remedy = HangRemedy::ALL.into_iter().find(|remedy| remedy.part() == Some(part.name()));
     Ok(ComparedMoment {
         at_ns,

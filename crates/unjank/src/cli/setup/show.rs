@@ -4,7 +4,7 @@ use std::io::Write;
 
 use ::setup::SetupPart;
 use ::setup::session::LiveSession;
-use ::setup::state::{PartState, unread};
+use ::setup::state::{PartState, system_manifest_error};
 use doctor::gains::KeptFigures;
 use report::paint::Tone;
 use report::paragraph::wrap;
@@ -61,7 +61,7 @@ struct FigureEntry {
 pub(super) fn run(place: &Place, form: Form) -> Result<Verdict, Error> {
     // A manifest that cannot be used is an error of the command that asks for it.
     drop(super::read(&*store::disk::real(), place.layout()?)?);
-    if let Some(error) = unread() {
+    if let Some(error) = system_manifest_error() {
         writeln!(
             screen::stderr(),
             "unjank: cannot read what is on for every user, and a part that is shown as off may be on: {}",
