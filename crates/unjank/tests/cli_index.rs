@@ -290,57 +290,55 @@ fn the_daemon_makes_an_index_after_one_could_not_be_made() {
 
 #[test]
 fn the_daemon_watches_again_after_there_were_no_watches_left() {
-    fixture::in_time(watch_again);
-}
-
-fn watch_again() {
-    if !fixture::has(&["unshare"]) {
-        return;
-    }
-    let home = Home::new();
-    fs::create_dir(home.path("runtime")).unwrap();
-    // Its own limit of watches, in a user namespace of its own. The shell sets it whenever it is told a number.
-    let script = r#""$0" --names session --idle-exit 0 --verbose &
+    fixture::in_time(|| {
+        if !fixture::has(&["unshare"]) {
+            return;
+        }
+        let home = Home::new();
+        fs::create_dir(home.path("runtime")).unwrap();
+        // Its own limit of watches, in a user namespace of its own. The shell sets it whenever it is told a number.
+        let script = r#""$0" --names session --idle-exit 0 --verbose &
         while read limit; do
             echo "$limit" >/proc/sys/user/max_inotify_watches || break
             echo "the limit is $limit" >&2
         done
         kill $!; wait $!"#;
-    let mut daemon = home.command("unshare");
-    daemon.args(["--user", "--map-root-user", "sh", "-c", script, UNJANKD]);
-    let daemon = daemon.stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut daemon = daemon.spawn().unwrap();
-    let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let mut limits = daemon.stdin.take().unwrap();
-    let mut wait_for = |text: &str| lines.any(|line| line.contains(text));
-    writeln!(limits, "1000").unwrap();
-    if !wait_for("the limit is 1000") {
-        daemon.wait().unwrap();
-        return fixture::skip("the limit of watches of a user namespace cannot be set");
-    }
-    let copy_to = |name: &str| {
-        let name = home.path(&format!("plugins/kf5/{name}.so"));
-        fs::copy(home.path("plugins/kf5/one.so"), name).unwrap();
-    };
-    let until_found = |name: &str| {
-        let find = ["plugins", "find", "--namespace", "kf5", "--stale", "use"];
-        home.until(&find, |output| String::from_utf8_lossy(&output.stdout).contains(name));
-    };
-    home.until(&["plugins", "index", "--check"], |output| output.status.success());
-    copy_to("before");
-    until_found("before.so");
-    writeln!(limits, "0").unwrap();
-    assert!(wait_for("the limit is 0"));
-    // An index is made of this change, and nothing can be watched any more for the next one.
-    copy_to("two");
-    assert!(wait_for("cannot watch plugins and applications"));
-    until_found("two.so");
-    writeln!(limits, "1000").unwrap();
-    assert!(wait_for("the limit is 1000"));
-    copy_to("three");
-    until_found("three.so");
+        let mut daemon = home.command("unshare");
+        daemon.args(["--user", "--map-root-user", "sh", "-c", script, UNJANKD]);
+        let daemon = daemon.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut daemon = daemon.spawn().unwrap();
+        let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut limits = daemon.stdin.take().unwrap();
+        let mut wait_for = |text: &str| lines.any(|line| line.contains(text));
+        writeln!(limits, "1000").unwrap();
+        if !wait_for("the limit is 1000") {
+            daemon.wait().unwrap();
+            return fixture::skip("the limit of watches of a user namespace cannot be set");
+        }
+        let copy_to = |name: &str| {
+            let name = home.path(&format!("plugins/kf5/{name}.so"));
+            fs::copy(home.path("plugins/kf5/one.so"), name).unwrap();
+        };
+        let until_found = |name: &str| {
+            let find = ["plugins", "find", "--namespace", "kf5", "--stale", "use"];
+            home.until(&find, |output| String::from_utf8_lossy(&output.stdout).contains(name));
+        };
+        home.until(&["plugins", "index", "--check"], |output| output.status.success());
+        copy_to("before");
+        until_found("before.so");
+        writeln!(limits, "0").unwrap();
+        assert!(wait_for("the limit is 0"));
+        // An index is made of this change, and nothing can be watched any more for the next one.
+        copy_to("two");
+        assert!(wait_for("cannot watch plugins and applications"));
+        until_found("two.so");
+        writeln!(limits, "1000").unwrap();
+        assert!(wait_for("the limit is 1000"));
+        copy_to("three");
+        until_found("three.so");
 
-    drop(limits);
-    lines.for_each(drop);
-    daemon.wait().unwrap();
+        drop(limits);
+        lines.for_each(drop);
+        daemon.wait().unwrap();
+    });
 }

@@ -320,7 +320,8 @@ impl<'w, 'a> Gathering<'w, 'a> {
         let at = self.walked.inputs.len();
         let place = DirectoryVisit { list, root, below: Path::new(""), level };
         self.directory(place, CurrentDirectory::at(root), DEPTH);
-        let below = self.walked.inputs.len() - at - 1;
+        // Beyond the most directories it is none of the inputs.
+        let Some(below) = (self.walked.inputs.len() - at).checked_sub(1) else { return };
         self.walked.inputs[at].below = u32::try_from(below).unwrap_or(u32::MAX);
     }
 
