@@ -1,5 +1,9 @@
 //! The result of a check, and the reasons why it may be incomplete.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::{ExpectRules, RuleOutcome};
@@ -38,6 +42,29 @@ pub struct CommandEnd {
     pub signal: Option<i32>,
     /// How long it ran, in nanoseconds.
     pub took_ns: u64,
+}
+
+impl CommandEnd {
+    /// Takes what the kernel says of the end, if it is known.
+    #[must_use]
+    pub fn of(status: Option<ExitStatus>, took: Duration) -> CommandEnd {
+        CommandEnd {
+            status: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            took_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Returns how the command failed by itself; nothing if it did not, or that is not known.
+    #[must_use]
+    pub fn failure(&self) -> Option<CheckProblem> {
+        let text = match (self.status, self.signal) {
+            (Some(0), _) | (None, None) => return None,
+            (Some(code), _) => format!("the command failed with status {code}"),
+            (None, Some(signal)) => format!("the command was ended by signal {signal}"),
+        };
+        Some(CheckProblem::Command { text })
+    }
 }
 
 /// Why a check is none, or not a whole one.

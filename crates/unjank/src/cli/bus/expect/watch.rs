@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,34 +116,18 @@ pub(super) fn run(
             (None, Some(CheckProblem::Command { text }))
         }
     };
-    report.command = Some(CommandEnd {
-        status: status.and_then(|status| status.code()),
-        signal: status.and_then(|status| status.signal()),
-        took_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
-    });
+    let end = CommandEnd::of(status, took);
     // A command that was ended did not fail by itself.
-    let fault = faults.or_else(|| status.and_then(failure));
-    if let Some(fault) = fault {
+    if let Some(fault) = faults.or_else(|| end.failure()) {
         report.add_fault(fault);
     }
+    report.command = Some(end);
     Ok(report)
 }
 
 /// Returns whether a bus is at the address of the one with this number.
 fn is_there(addresses: &[(u16, String)], bus: u16) -> bool {
     addresses.iter().any(|(number, address)| *number == bus && is_bus_at(address))
-}
-
-/// Says how a command failed; nothing if it did not.
-fn failure(status: ExitStatus) -> Option<CheckProblem> {
-    let text = match (status.code(), status.signal()) {
-        (Some(0), _) => return None,
-        (Some(code), _) => format!("the command failed with status {code}"),
-        (None, signal) => {
-            format!("the command was ended by signal {}", signal.unwrap_or_default())
-        }
-    };
-    Some(CheckProblem::Command { text })
 }
 
 /// What is seen while a command runs.
