@@ -201,7 +201,8 @@ pub struct Received {
 /// # Errors
 ///
 /// `WouldBlock` if there is none; `InvalidData` if it is longer than the buffer or carries more than one
-/// descriptor (those are closed); what `recvmsg(2)` reports.
+/// descriptor (those are closed); `EMFILE` if it carries one for which this process has no room: the message is gone, and the
+/// next one can be received; what `recvmsg(2)` reports.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -220,8 +221,15 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     if passed.len() > 1 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "too many descriptors"));
     }
-    if result.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if result.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    if result.flags.contains(ReturnFlags::CTRUNC) {
+        return match passed.is_empty() {
+            // The kernel tells so of a descriptor that this process may not have.
+            true => Err(Errno::MFILE.into()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "too many descriptors")),
+        };
     }
     Ok(Received { length: result.bytes, descriptor: passed.pop() })
 }

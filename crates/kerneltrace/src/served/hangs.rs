@@ -150,7 +150,7 @@ impl ServedHangSession {
     /// # Errors
     ///
     /// `NotFound`: the process is not marked, has ended, or is not the caller's any more. `PermissionDenied`: the kernel opens none for
-    /// the service. `WouldBlock`: too many were opened lately. Else the session was ended, or as `perf_event_open(2)`.
+    /// the service. `WouldBlock`: too many were opened lately. `EMFILE`: this process may have no more open files. Else the session was ended, or as `perf_event_open(2)`.
     pub fn event(&mut self, process: u32, event: SamplerEvent) -> io::Result<OwnedFd> {
         match self.connection.ask(&Request::Hangs(HangRequest::Event { process, event })) {
             Ok(Reply::Hangs(HangReply::Event)) => {
@@ -211,5 +211,68 @@ impl AsFd for ServedHangSession {
     /// Readable when there are reports, or the session was ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::os::fd::AsRawFd;
+    use std::process::Command;
+
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    use sys::clock::SystemClock;
+    use sys::socket::{self, Full};
+
+    use super::*;
+    use crate::served::protocol::LONGEST;
+
+    /// Says in the environment of a copy of the test what it is to do.
+    const HAS_FEW_FILES: &str = "UNJANK_TEST_HAS_FEW_FILES";
+
+    #[test]
+    fn a_caller_with_no_room_for_a_descriptor_keeps_the_session() {
+        #[expect(clippy::disallowed_methods, reason = "the test tells its copy what it is")]
+        let is_copy = std::env::var_os(HAS_FEW_FILES).is_some();
+        if !is_copy {
+            // The limit is that of the whole process.
+            let mut copy = Command::new(std::env::current_exe().unwrap());
+            copy.args(["--test-threads=1", "--exact", "--nocapture"]);
+            copy.arg(
+                "served::hangs::tests::a_caller_with_no_room_for_a_descriptor_keeps_the_session",
+            );
+            let output = copy.env(HAS_FEW_FILES, "1").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        }
+        let (ours, service) = socket::pair().unwrap();
+        let connection = RecorderConnection {
+            socket: ours,
+            clock: SystemClock::start(),
+            records: VecDeque::new(),
+            buffer: vec![0; LONGEST],
+            asked: std::time::Duration::ZERO,
+            descriptor: None,
+            is_lost: false,
+        };
+        let mut session = ServedHangSession { connection };
+        let passed = sys::memfd::create("event").unwrap();
+        let answer = |reply: HangReply, descriptor| {
+            socket::send(&service, &Reply::Hangs(reply).write(), descriptor, Full::Fail).unwrap();
+        };
+        let before = getrlimit(Resource::Nofile);
+        let next = rustix::io::dup(&passed).unwrap().as_raw_fd();
+        let few = u64::try_from(next).unwrap();
+        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(few), ..before })
+            .unwrap();
+        answer(HangReply::Event, Some(passed.as_fd()));
+        let error = session.event(1, SamplerEvent::Fault).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::MFILE.raw_os_error()), "{error}");
+        assert!(!session.is_lost(), "the session is lost");
+        answer(HangReply::Lost(7), None);
+        assert_eq!(session.lost().unwrap(), 7);
+        setrlimit(Resource::Nofile, before).unwrap();
+        answer(HangReply::Event, Some(passed.as_fd()));
+        session.event(1, SamplerEvent::Fault).unwrap();
     }
 }

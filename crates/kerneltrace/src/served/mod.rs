@@ -66,7 +66,7 @@ pub struct RecorderConnection {
     buffer: Vec<u8>,
     /// When the service was last asked for something, on the clock.
     asked: Duration,
-    /// What came with the last message that brought a descriptor.
+    /// What came with the last message.
     descriptor: Option<OwnedFd>,
     /// Whether it has failed.
     is_lost: bool,
@@ -181,6 +181,10 @@ impl RecorderConnection {
             }
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            // Only the answer to a request brings a descriptor: that request fails, and the session goes on.
+            Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
+                return Ok(Some(Reply::Failed(Errno::MFILE.raw_os_error())));
+            }
             Err(error) => return Err(error),
         };
         self.descriptor = descriptor;
