@@ -51,12 +51,16 @@ pub enum ChecksumState {
     None,
 }
 
-/// Returns whether a file is there, and its database cannot be read or not as a whole.
-#[must_use]
-pub fn is_damaged(disk: &dyn Disk, path: &Path) -> bool {
+/// Returns whether a file is there, and its database is not whole.
+///
+/// # Errors
+///
+/// As `open(2)` and `read(2)`: it is not known what is in it.
+pub fn is_damaged(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     match disk.read(path) {
-        Ok(bytes) => DatabaseReport::of(path, &bytes).state == DatabaseState::Damaged,
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(bytes) => Ok(DatabaseReport::of(path, &bytes).state == DatabaseState::Damaged),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -168,6 +172,23 @@ mod tests {
                 DatabaseState::Damaged,
                 "flipped at {at}"
             );
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_told_to_be_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, path) = (store::disk::real(), dir.path().join("user"));
+        assert!(!is_damaged(&*disk, &path).unwrap(), "it is not there");
+        store::publish::publish(&*disk, &path, &image(Some(7))).unwrap();
+        assert!(!is_damaged(&*disk, &path).unwrap());
+        store::publish::publish(&*disk, &path, b"GVariant").unwrap();
+        assert!(is_damaged(&*disk, &path).unwrap());
+        // A directory and an endless link cannot be read by root either.
+        let link = dir.path().join("link");
+        disk.symlink(&link, &link).unwrap();
+        for unreadable in [dir.path(), &link] {
+            is_damaged(&*disk, unreadable).unwrap_err();
         }
     }
 

@@ -282,6 +282,13 @@ fn a_damaged_database_is_repaired_before_a_snapshot_is_restored_as_a_whole() {
             said(&bus, &["write", "/a/second", "1"]);
             daemon.end(Signal::TERM);
         }
+        // A link to itself cannot be read, not by root either, and says nothing of what is in the file.
+        std::fs::remove_file(bus.user_database()).unwrap();
+        std::os::unix::fs::symlink("user", bus.user_database()).unwrap();
+        let (code, text) = refused(&bus, &["restore", &first, "--dry-run"]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("cannot read") && text.contains("symbolic links"), "{text}");
+        assert!(!text.contains("damaged") && !text.contains("repairs"), "{text}");
     });
 }
 

@@ -58,10 +58,22 @@ impl Current {
         Some(VariantView::inside(table.value(key)?, table.order()).to_variant())
     }
 
-    /// Returns the file of a database if it is damaged: the service may know more of its keys.
-    pub(super) fn damaged_file(&self, id: &DatabaseId) -> Option<&std::path::Path> {
-        let path = self.sources.get(id)?.path();
-        settings::inspection::is_damaged(&*store::disk::real(), path).then_some(path)
+    /// Fails if the file of a database is damaged, because the service may know more of its keys, or cannot be read.
+    pub(super) fn check_file(
+        &self,
+        id: &DatabaseId,
+        failed: impl Fn() -> Error,
+    ) -> Result<(), Error> {
+        let Some(source) = self.sources.get(id) else { return Ok(()) };
+        let path = source.path().display();
+        match settings::inspection::is_damaged(&*store::disk::real(), source.path()) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let hint = "the settings service repairs it with the next change of a key";
+                Err(failed().because(format!("{path} is damaged")).hint(hint))
+            }
+            Err(error) => Err(failed().because(format!("cannot read {path}: {error}"))),
+        }
     }
 
     /// Returns all of the user's keys.

@@ -131,10 +131,7 @@ impl Restore {
         };
         let id = &state.database;
         let current = Current::open(std::iter::once(id));
-        if let Some(path) = current.damaged_file(id) {
-            let hint = "the settings service repairs it with the next change of a key";
-            return Err(failed().because(format!("{} is damaged", path.display())).hint(hint));
-        }
+        current.check_file(id, failed)?;
         let mut changes = Changeset::default();
         let mut left = Vec::new();
         let is_wanted =
