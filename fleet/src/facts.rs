@@ -323,7 +323,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test makes the files that it reads")]
     fn the_models_of_a_partition_of_an_array_are_those_of_its_disks() {
         let root = tree(
             &[("sda", "Disk"), ("sdb", "Other")],

@@ -269,6 +269,20 @@ fn a_directory_that_leads_to_itself_and_what_is_no_file_are_left_out() {
 }
 
 #[test]
+fn directories_beyond_the_most_are_left_out_also_where_another_list_of_them_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let roots = ["a", "b"].map(|name| dir.path().join(name));
+    for number in 0..4_005 {
+        fs::create_dir_all(roots[0].join(number.to_string())).unwrap();
+    }
+    fs::create_dir(&roots[1]).unwrap();
+    let sources = IndexSources { plugin_roots: roots.to_vec(), ..IndexSources::default() };
+    let built = build(&sources, None, CheckDepth::Files).unwrap();
+    assert_eq!(built.faults.len(), 1, "{:?}", built.faults);
+    assert!(Index::from_bytes(built.image).is_ok());
+}
+
+#[test]
 fn large_files_of_nothing_but_groups_keys_or_actions_take_no_longer_than_reading_them() {
     let machine = Machine::new();
     let many = |text: &dyn Fn(usize) -> String| (0..100_000).map(text).collect::<String>();
