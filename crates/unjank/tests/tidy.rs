@@ -328,6 +328,45 @@ fn each_page_is_in_the_book() {
     assert!(pages.len() > 20 && missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
 }
 
+/// Returns the paths from the root that a document names in backticks and that do not exist; `<…>` and `*` stand for one name.
+fn missing_paths(document: &str) -> (usize, Vec<String>) {
+    let names = document.split('`').skip(1).step_by(2);
+    let is_path = |name: &&str| {
+        // Others are commands, and paths of the machine.
+        name.contains('/') && !name.contains(' ') && !name.starts_with(['/', '~', '$'])
+    };
+    let paths: BTreeSet<&str> = names.filter(is_path).collect();
+    let missing = |path: &&&str| {
+        let mut found = vec![root()];
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            found = match part.contains(['<', '*']) {
+                true => found
+                    .iter()
+                    .flat_map(|at| fs::read_dir(at).into_iter().flatten())
+                    .map(|entry| entry.unwrap().path())
+                    .collect(),
+                false => found.iter().map(|at| at.join(part)).filter(|at| at.exists()).collect(),
+            };
+        }
+        found.is_empty()
+    };
+    (paths.len(), paths.iter().filter(missing).map(|path| (*path).to_owned()).collect())
+}
+
+#[test]
+fn each_path_that_the_map_names_exists() {
+    let (paths, missing) =
+        missing_paths(&fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap());
+    assert!(paths > 50 && missing.is_empty(), "of {paths} paths, ARCHITECTURE.md has {missing:?}");
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_noticed() {
+    let document = "`docs/no.md`, `docs/` and `crates/*/no`: `crates/<one>/src`, `/usr/no`, `~/no`, `crates/sys/src x`, `src/cli`";
+    let missing = ["crates/*/no", "docs/no.md", "src/cli"].map(str::to_owned);
+    assert_eq!(missing_paths(document), (5, missing.to_vec()));
+}
+
 #[test]
 fn a_command_that_does_not_exist_is_noticed() {
     let found = commands("Run `unjank settings frobnicate /a`.\n```sh\n$ unjank wish\n```\n");
