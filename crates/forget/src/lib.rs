@@ -288,7 +288,7 @@ pub fn remove(
 ) -> Vec<Trouble> {
     let mut troubles = Survey::default();
     // A writer that is at work would take in again what it has read of the shared list.
-    let lock = troubles.read(writer::lock(recents).map_err(Trouble::Writer));
+    let lock = troubles.read(writer::lock_writers(recents).map_err(Trouble::Writer));
     troubles.read(recents.forget_used(&survey.last_uses(chosen)).map_err(Trouble::Journal));
     if selection.is_everything() {
         // Also what nobody could read.

@@ -127,5 +127,5 @@ fn no_writer_is_at_work_until_what_is_forgotten_is_in_neither_list() {
     let found = clock.found.lock().unwrap().take().unwrap();
     assert!(!found.contains(&true), "{found:?}");
     assert_eq!(names(&mut recents), [""; 0]);
-    assert!(writer::lock(&recents).is_ok(), "the next one may begin");
+    assert!(writer::lock_writers(&recents).is_ok(), "the next one may begin");
 }

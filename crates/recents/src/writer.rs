@@ -73,7 +73,7 @@ pub struct WriterLock(#[expect(dead_code, reason = "held, never read")] Box<dyn 
 /// # Errors
 ///
 /// [`WriterError::NotLocked`].
-pub fn lock(recents: &Recents) -> Result<WriterLock, WriterError> {
+pub fn lock_writers(recents: &Recents) -> Result<WriterLock, WriterError> {
     let path = recents.places().state.join("writer.lock");
     store::publish::make_directory(recents.disk(), &recents.places().state)
         .and_then(|()| recents.disk().own(&path, PATIENCE))
@@ -87,7 +87,7 @@ pub fn lock(recents: &Recents) -> Result<WriterLock, WriterError> {
 ///
 /// The variant says what was done.
 pub fn write(recents: &mut Recents) -> Result<RoundOutcome, WriterError> {
-    let _lock = lock(recents)?;
+    let _lock = lock_writers(recents)?;
     recents.remove_unfinished();
     // What is kept of a damaged journal is as it was found.
     recents.repair()?;

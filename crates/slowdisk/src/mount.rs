@@ -29,8 +29,9 @@ pub struct MountRequest {
 }
 
 impl MountRequest {
-    /// Makes the disk and serves it until it is unmounted or `stop` is set, with its control socket in `folder`. `ready` hears when it
-    /// can be used, and says whether anybody still wants it; `start_guard` starts who unmounts it when this process is killed.
+    /// Makes the disk and serves it until it is unmounted or `stop` is set, with its control socket in `folder`. `ready` is called
+    /// when it can be used, and returns whether it is still needed; `start_guard` starts the process that unmounts it when this one is
+    /// killed.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl MountRequest {
             service::serve(disk, &listener, stop, guarding, |disk| start_guard(disk.name()));
         }
         drop(listener);
-        // Somebody tidied up before us.
+        // The socket may have been removed already: the disk is unmounted all the same.
         let _ = fs::remove_file(control_socket);
         Ok(())
     }

@@ -87,7 +87,7 @@ fn add(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     for name in &named.names {
         let cannot =
             || Error::new(FailureCategory::User, format!("add a shim for {}", quoted(name)));
-        shims::check(name).map_err(|why| cannot().because(why))?;
+        shims::check_shim_name(name).map_err(|why| cannot().because(why))?;
         let link = dir.join(name);
         match std::os::unix::fs::symlink(&program, &link) {
             Ok(()) => (),
@@ -116,7 +116,7 @@ fn remove(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
     for name in &named.names {
         let cannot =
             || Error::new(FailureCategory::User, format!("remove the shim for {}", quoted(name)));
-        shims::check(name).map_err(|why| cannot().because(why))?;
+        shims::check_shim_name(name).map_err(|why| cannot().because(why))?;
         let link = dir.join(name);
         if !is_shim(&link) {
             return Err(cannot()
@@ -132,7 +132,7 @@ fn remove(named: &ShimName, out: &mut dyn Write) -> Result<Verdict, Error> {
 fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
     let mut dirs: Vec<PathBuf> = list.dir.iter().cloned().chain(default_directory()).collect();
     dirs.extend(path());
-    let found = shims::find(&dirs, is_shim, |name, path| {
+    let found = shims::find_shims(&dirs, is_shim, |name, path| {
         let first = super::programs(name).next().is_some_and(|it| it == path);
         (other(name), first)
     });
@@ -146,11 +146,11 @@ fn show(list: &List, out: &mut dyn Write) -> Result<Verdict, Error> {
     }
     sayln!(out, "{}", counted(found.len(), "shim"))?;
     for shim in found {
-        let own = match &shim.own {
+        let own = match &shim.sandbox_program {
             Some(own) => format!("else {}", own.display()),
             None => "nothing else has this name".to_owned(),
         };
-        let off = if shim.first { "" } else { "; not what the PATH leads to" };
+        let off = if shim.is_first_on_path { "" } else { "; not what the PATH leads to" };
         sayln!(out, "  {}  {} ({own}{off})", shim.name, shim.path.display())?;
     }
     Ok(Verdict::Yes)
@@ -189,7 +189,7 @@ fn is_shim(path: &Path) -> bool {
 pub(crate) fn run_as_called(arguments: &[OsString]) -> Option<ExitCode> {
     let called = Path::new(arguments.first()?);
     let name = called.file_name()?;
-    if shims::OTHERS.iter().any(|other| name == *other) {
+    if shims::RESERVED_NAMES.iter().any(|other| name == *other) {
         return None;
     }
     // A copy under another name is no shim, and nor is a name that somebody made up: there is a link.
