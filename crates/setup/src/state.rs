@@ -55,6 +55,15 @@ pub enum PartActivation {
 }
 
 impl PartActivation {
+    /// Returns when it was switched on, if it is on and that is known.
+    #[must_use]
+    pub fn moment(self) -> Option<SystemTime> {
+        match self {
+            PartActivation::OnSince(since) => Some(since),
+            PartActivation::Off | PartActivation::OnUnknown => None,
+        }
+    }
+
     /// Returns `other` if this is off.
     fn or_else(self, other: impl FnOnce() -> PartActivation) -> PartActivation {
         if self == PartActivation::Off { other() } else { self }

@@ -18,11 +18,7 @@ pub(super) fn applied() -> AppliedRemedies {
             HangRemedy::Run => states.on_for_user_since(part),
             _ => states.on_since(part),
         };
-        match since {
-            PartActivation::Off => None,
-            PartActivation::OnSince(since) => Some((remedy, Some(unix_ns(since)))),
-            PartActivation::OnUnknown => Some((remedy, None)),
-        }
+        (since != PartActivation::Off).then(|| (remedy, since.moment().map(unix_ns)))
     };
     AppliedRemedies::new(HangRemedy::ALL.into_iter().filter_map(since).collect())
 }

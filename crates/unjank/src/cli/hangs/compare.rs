@@ -49,21 +49,15 @@ const AT_LOGIN: &str = "Only programs have it that were started after the next l
 
 /// Returns when a part was switched on.
 fn since(session: &Session, part: SetupPart) -> Result<ComparedMoment, Error> {
-    let error = || {
+    let error = |cause: &str| {
         let what = format!("compare before and after {} was switched on", part.name());
-        Error::new(FailureCategory::User, what)
+        Error::new(FailureCategory::User, what).because(cause)
     };
-    let at_ns = match state::of_session().on_since(part) {
-        PartActivation::OnSince(since) => unix_ns(since),
-        PartActivation::Off => {
-            let is_off = error().because(std::io::Error::other("it is not on"));
-            return Err(is_off.hint(format!("unjank setup {}", part.name())));
-        }
-        PartActivation::OnUnknown => {
-            let unknown = std::io::Error::other("it is not known when it was switched on");
-            return Err(error().because(unknown).hint("unjank hangs compare MOMENT"));
-        }
-    };
+    let activation = state::of_session().on_since(part);
+    let at_ns = activation.moment().map(unix_ns).ok_or_else(|| match activation {
+        PartActivation::Off => error("it is not on").hint(format!("unjank setup {}", part.name())),
+        _ => error("nobody knows since when").hint("unjank hangs compare MOMENT"),
+    })?;
     let remedy = HangRemedy::ALL.into_iter().find(|remedy| remedy.part() == Some(part.name()));
     Ok(ComparedMoment {
         at_ns,

@@ -51,11 +51,10 @@ impl Private {
         match (self.state, self.time) {
             (None, None) => status(&recents, out),
             (Some(State::Off), None) => {
-                let clock = recents.clock();
-                let was_on =
-                    Mode::turn_off(recents.disk(), recents.places(), clock).map_err(|error| {
-                        Error::new(FailureCategory::Config, "end private mode").because(error)
-                    })?;
+                let (disk, clock) = (recents.disk(), recents.clock());
+                let was_on = Mode::turn_off(disk, recents.places(), clock).map_err(|error| {
+                    Error::new(FailureCategory::Config, "end private mode").because(error)
+                })?;
                 // What programs wrote into the shared lists meanwhile is known by its time, and goes.
                 write(&mut recents);
                 writeln!(
@@ -72,11 +71,10 @@ impl Private {
                     Some(time) => Mode::Until(recents.now().after(time)),
                     None => Mode::WithoutEnd,
                 };
-                mode.turn_on(recents.disk(), recents.places(), recents.clock()).map_err(
-                    |error| {
-                        Error::new(FailureCategory::Config, "turn private mode on").because(error)
-                    },
-                )?;
+                let done = mode.turn_on(recents.disk(), recents.places(), recents.clock());
+                done.map_err(|error| {
+                    Error::new(FailureCategory::Config, "turn private mode on").because(error)
+                })?;
                 writeln!(out, "{}", says(mode))?;
                 Ok(Verdict::Yes)
             }

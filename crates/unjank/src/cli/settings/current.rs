@@ -58,22 +58,12 @@ impl Current {
         Some(VariantView::inside(table.value(key)?, table.order()).to_variant())
     }
 
-    /// Fails if the file of a database is damaged, because the service may know more of its keys, or cannot be read.
-    pub(super) fn check_file(
-        &self,
-        id: &DatabaseId,
-        failed: impl Fn() -> Error,
-    ) -> Result<(), Error> {
-        let Some(source) = self.sources.get(id) else { return Ok(()) };
-        let path = source.path().display();
-        match settings::inspection::is_damaged(&*store::disk::real(), source.path()) {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                let hint = "the settings service repairs it with the next change of a key";
-                Err(failed().because(format!("{path} is damaged")).hint(hint))
-            }
-            Err(error) => Err(failed().because(format!("cannot read {path}: {error}"))),
-        }
+    /// Returns the file of a database if it is damaged: the service may know more of its keys.
+    pub(super) fn damaged_file(&self, id: &DatabaseId) -> io::Result<Option<&std::path::Path>> {
+        let Some(path) = self.sources.get(id).map(ProfileDatabase::path) else { return Ok(None) };
+        let unread = |error| io::Error::other(format!("cannot read {}: {error}", path.display()));
+        let is_damaged = settings::inspection::is_damaged(&*store::disk::real(), path);
+        Ok(is_damaged.map_err(unread)?.then_some(path))
     }
 
     /// Returns all of the user's keys.

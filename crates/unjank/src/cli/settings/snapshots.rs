@@ -131,7 +131,11 @@ impl Restore {
         };
         let id = &state.database;
         let current = Current::open(std::iter::once(id));
-        current.check_file(id, failed)?;
+        let damaged = current.damaged_file(id).map_err(|error| failed().because(error))?;
+        if let Some(path) = damaged {
+            let hint = "the settings service repairs it with the next change of a key";
+            return Err(failed().because(format!("{} is damaged", path.display())).hint(hint));
+        }
         let mut changes = Changeset::default();
         let mut left = Vec::new();
         let is_wanted =
