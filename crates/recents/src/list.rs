@@ -138,7 +138,7 @@ impl RecentList {
         &self.receipts
     }
 
-    /// Returns the fewest records that lead to this list. What was forgotten more than [`REMEMBERED_AS_FORGOTTEN`] before
+    /// Returns the fewest records that lead to this list. What was forgotten more than [`REMEMBERED_AS_FORGOTTEN`](crate::REMEMBERED_AS_FORGOTTEN) before
     /// `now` is left out: no program remembers it any more.
     #[must_use]
     pub fn records(&self, now: RecentTime) -> Vec<JournalRecord> {

@@ -51,7 +51,7 @@ pub struct BusMonitor {
 }
 
 /// Returns whether there is a bus at `address` now, be it one that refuses another connection, or that does not answer in
-/// [`BRIEF`].
+/// half a second.
 #[must_use]
 pub fn is_bus_at(address: &str) -> bool {
     match Connection::open_within(address, BRIEF) {

@@ -269,7 +269,7 @@ int main(int count, char **words)
     } else if (!strcmp(how, "pages")) {
         int file = opened(name, O_RDONLY);
         set_up(0);
-        for (int i = 0; i < 10000; i++)
+        for (int i = 0; i < 50000; i++)
             read_page(file);
     } else if (!strcmp(how, "registered")) {
         int file = cold(name);
