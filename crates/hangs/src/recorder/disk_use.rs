@@ -74,6 +74,10 @@ fn used(before: &Processes, now: &Processes) -> Vec<(Bytes, u32)> {
         *sum = sum.zip(bytes).map(|(sum, bytes)| [sum[0] + bytes[0], sum[1] + bytes[1]]);
     }
     let used = |(process, later): (&u32, &ProcessBytes)| {
+        // What one had done before that was there and not counted is not known.
+        if before.others.contains_key(process) {
+            return None;
+        }
         // One that is new has done all of it since then. A number that is used again may have counted less.
         let earlier = before.counted.get(process).map_or(Bytes::default(), |earlier| earlier.bytes);
         let inherited = inherited.get(process).copied().unwrap_or(Some(Bytes::default()))?;
@@ -136,7 +140,14 @@ impl DiskCounters {
     pub(super) fn until(&self, end_ns: u64) -> Option<DiskUse> {
         let now = DiskCounters::read()?;
         let [read_bytes, written_bytes] = difference(now.disks, self.disks);
-        let mut most = used(&self.processes, &now.processes);
+        let processes = self.counted.max(now.counted);
+        let mut most = match processes {
+            CountedProcesses::All | CountedProcesses::Newest => {
+                used(&self.processes, &now.processes)
+            }
+            // Of what only one look has seen, the other does not say what it had done before.
+            CountedProcesses::TooMany | CountedProcesses::Hidden => Vec::new(),
+        };
         most.retain(|([read, written], _)| read + written > 0);
         most.sort_unstable_by_key(|([read, written], process)| {
             (std::cmp::Reverse(read + written), *process)
@@ -167,7 +178,7 @@ impl DiskCounters {
             read_bytes,
             written_bytes,
             programs,
-            processes: self.counted.max(now.counted),
+            processes,
         })
     }
 }
@@ -291,6 +302,22 @@ mod tests {
             at(&[(10, 1, 5), (11, 10, 1), (20, 1, 7), (40, 1, 3)], &[(12, 11), (30, 20), (41, 40)]);
         let now = at(&[(10, 1, 900), (20, 1, 800), (40, 1, 4)], &[(41, 40)]);
         assert_eq!(sorted(&before, &now), [([0, 1], 40)]);
+        // One that was there and not counted has done all that it says at no known time.
+        let before = at(&[(10, 1, 5)], &[(50, 1)]);
+        assert_eq!(sorted(&before, &at(&[(10, 1, 6), (50, 1, 40_000)], &[])), [([0, 1], 10)]);
+    }
+
+    #[test]
+    fn processes_that_one_of_two_looks_did_not_see_are_told_of_by_neither() {
+        let now = DiskCounters::read().unwrap();
+        for counted in [CountedProcesses::TooMany, CountedProcesses::Hidden] {
+            let (disks, processes) = (Bytes::default(), Processes::default());
+            let units = UnitBytes::default();
+            let before = DiskCounters { at_ns: now.at_ns, disks, processes, counted, units };
+            let told = before.until(now.at_ns).unwrap();
+            assert!(told.programs.iter().all(|user| user.process == 0), "{told:?}");
+            assert_eq!(told.processes, counted.max(now.counted));
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Print each hang when it has ended
+    /// Print each hang when it has ended, and a long one while it goes on
     Watch {
         /// Show hangs of 2 s and longer as notifications on the desktop, and print nothing.
         #[arg(long)]
