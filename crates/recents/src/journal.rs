@@ -280,10 +280,16 @@ impl Recents {
     pub fn compact(&mut self) -> Result<Compacted, RecentsError> {
         self.refresh()?;
         let used = self.reader.as_ref().map_or(0, JournalReader::len_bytes);
-        // An entry takes about as much; a journal of twice that much is half superfluous.
-        let needed = self.list.len() as u64 * 256;
-        if !self.is_damaged() && used < SMALL.max(2 * needed) {
-            return Ok(Compacted::NotNeeded);
+        if !self.is_damaged() {
+            if used < SMALL {
+                return Ok(Compacted::NotNeeded);
+            }
+            // A journal of twice as much as is needed is half superfluous. One that is as large as it has to be stays: whoever
+            // watches it would take each new one for a change, and write the next.
+            let needed: usize = encoded(&self.list, self.now()).iter().map(Vec::len).sum();
+            if used < 2 * needed as u64 {
+                return Ok(Compacted::NotNeeded);
+            }
         }
         let limits = self.policy.limits(&*self.disk);
         let oldest = limits.age.map(|age| self.now().before(age));

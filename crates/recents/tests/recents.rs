@@ -250,6 +250,23 @@ fn a_journal_that_is_long_is_made_short_and_says_the_same() {
 }
 
 #[test]
+fn a_journal_that_is_as_large_as_it_has_to_be_is_not_written_anew_in_each_round() {
+    let home = Home::new();
+    let mut recents = home.recents();
+    let uri = |number: u32| Uri::of_path(Path::new(&format!("/srv/{number}"))).unwrap();
+    recents.add(&home.addition("kept")).unwrap();
+    recents.forget(&(0..6_000).map(uri).collect::<Vec<_>>()).unwrap();
+    let journal = || std::fs::metadata(home.journal()).unwrap();
+    assert!(journal().len() > 1 << 16, "what was forgotten has its marks");
+    writer::write(&mut recents).unwrap();
+    let before = journal();
+    for _ in 0..2 {
+        assert_eq!(writer::write(&mut recents).unwrap().compacted, Compacted::NotNeeded);
+    }
+    assert_eq!(before.modified().unwrap(), journal().modified().unwrap());
+}
+
+#[test]
 fn what_is_forgotten_is_in_no_byte_of_the_journal() {
     let home = Home::new();
     let mut recents = home.recents();
