@@ -98,7 +98,7 @@ fn entry<'r>(run: &Run, row: &'r FigureRow) -> Entry<'r> {
         },
         ours: side(&row.ours),
         peer: side(&row.peer),
-        ratio: Some(row.ours.median() / row.peer.median()).filter(|ratio| ratio.is_finite()),
+        ratio: Some(row.ratio_of_medians()).filter(|ratio| ratio.is_finite()),
         paired: row.paired(),
         target: row.target.and_then(|target| {
             let (kind, limit) = match target {

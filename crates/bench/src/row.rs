@@ -64,8 +64,13 @@ impl FigureRow {
     /// Returns our median as a part of the peer's; of sides that were measured in turns the median of the rounds' ratios.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        let medians = || self.ours.median() / self.peer.median();
-        self.paired().map_or_else(medians, |paired| paired.median)
+        self.paired().map_or_else(|| self.ratio_of_medians(), |paired| paired.median)
+    }
+
+    /// Returns our median as a part of the peer's.
+    #[must_use]
+    pub(crate) fn ratio_of_medians(&self) -> f64 {
+        self.ours.median() / self.peer.median()
     }
 
     /// Returns the ratio by rounds, with its interval, of sides that were measured in turns.

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::history::{HangHistory, TimeSpan, file_of};
-use crate::model::{ERASED_PROGRAM, Hang, HangCause};
+use crate::model::{Hang, HangCause};
 use crate::remedy::remedies_of;
 use crate::store::StoredHistory;
 
@@ -39,7 +39,7 @@ impl HangRate {
             hangs: history.hangs.len().saturating_sub(uncounted) as u64,
             watched_ns: history.coverage.watched_ns,
             total_ns: total_ns.saturating_sub(their_ns),
-            has_erased_program: history.programs.contains_key(ERASED_PROGRAM),
+            has_erased_program: history.has_erased_program(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::excluded::shared_list;
-use crate::model::{Hang, ObjectKind, ProgramSteps, WatchedPeriod, is_of_program};
+use crate::model::{ERASED_PROGRAM, Hang, ObjectKind, ProgramSteps, WatchedPeriod, is_of_program};
 use crate::store::StoredHistory;
 
 /// Two periods this close to each other have no gap between them, in nanoseconds.
@@ -242,11 +242,25 @@ impl HangHistory {
         }
     }
 
+    /// Returns whether hangs of a program are missing because they were erased.
+    #[must_use]
+    pub fn has_erased_program(&self) -> bool {
+        self.programs.contains_key(ERASED_PROGRAM)
+    }
+
+    /// Returns how many programs were there and not followed, or not all of their processes.
+    #[must_use]
+    pub fn not_followed(&self) -> u64 {
+        let WatchCoverage { over_limit, refused, .. } = self.coverage;
+        let without_loop = u64::try_from(self.without_loop().len()).unwrap_or(u64::MAX);
+        u64::from(over_limit).saturating_add(refused.into()).saturating_add(without_loop)
+    }
+
     /// Returns the programs of which nothing can be told, or not of all processes: they were there, and no wait of a main loop was
     /// found. With each is how many of its processes that are, if it is not all.
     #[must_use]
     pub fn without_loop(&self) -> Vec<(&str, Option<(u32, u32)>)> {
-        let programs = self.programs.iter();
+        let programs = self.programs.iter().filter(|(name, _)| *name != ERASED_PROGRAM);
         let found = programs.filter_map(|(name, of)| {
             let has_hang = || self.hangs.iter().any(|hang| hang.program == *name);
             match of.watched_ns == 0 && of.steps.total() == 0 && !has_hang() {

@@ -59,6 +59,12 @@ pub struct HangSummary {
     pub remedy: Option<SummaryRemedy>,
     /// Whether records of the span were erased.
     pub is_erased: bool,
+    /// Whether those of some program were.
+    pub has_erased_program: bool,
+    /// How many hangs were seen and could not be stored.
+    pub lost: u64,
+    /// How many programs were there and not followed, or not all of their processes.
+    pub not_followed: u64,
     /// What of the store could not be read.
     pub damage: Option<String>,
 }
@@ -84,6 +90,9 @@ impl HangSummary {
                 command: count.advice.command(),
             }),
             is_erased: history.coverage.erased_before_ns.is_some(),
+            has_erased_program: history.has_erased_program(),
+            lost: history.coverage.lost,
+            not_followed: history.not_followed(),
             damage: history.damage.clone(),
         }
     }

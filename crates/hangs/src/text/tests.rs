@@ -4,7 +4,9 @@ use super::sheet::hop_sentence;
 use super::*;
 use crate::compare::{ComparedHangs, HangRate};
 use crate::history::{HangGrouping, WatchCoverage, group};
-use crate::model::{CallShare, DiskUse, DiskUser, HangChain, HangHop, ProgramSteps, UnseenParts};
+use crate::model::{
+    CallShare, DiskUse, DiskUser, ERASED_PROGRAM, HangChain, HangHop, ProgramSteps, UnseenParts,
+};
 use crate::remedy::HangRemedy;
 use crate::store::StoredHistory;
 use crate::summary::HangSummary;
@@ -463,6 +465,38 @@ fn yesterdays_sentence_names_the_file_its_disk_the_programs_and_what_mends_it() 
     let text = told(&history, &before);
     assert!(text.contains(" on 2 disks by 2 programs; "), "{text}");
     assert!(!text.contains("unjank setup relax"), "it is on: {text}");
+}
+
+#[test]
+fn yesterdays_sentence_says_what_was_not_seen_stored_or_kept() {
+    let told = |history: &HangHistory| {
+        let summary = HangSummary::of(history, &AppliedRemedies::NONE);
+        styled(|style| style.yesterday(&summary))
+    };
+    let whole = an_hour(600);
+    assert_eq!(told(&whole), "Yesterday no program was seen to hang in 10 min of watching.");
+    let mut lost = an_hour(600);
+    lost.coverage.lost = 3;
+    assert_eq!(
+        told(&lost),
+        "Yesterday no hang is recorded in 10 min of watching. Seen and not stored: 3 hangs."
+    );
+    let mut erased = an_hour(600);
+    erased.programs.insert(ERASED_PROGRAM.to_owned(), ProgramSteps::default());
+    assert_eq!(
+        told(&erased),
+        "Yesterday no hang is recorded in 10 min of watching. The hangs of a program were erased."
+    );
+    let lines = styled(|style| style.verdict(&erased, TimeSpan::ALL, "today")).join(" ");
+    assert!(lines.contains("Erased: the hangs of a program"), "{lines}");
+    assert!(!lines.contains("no wait of a main loop"), "{lines}");
+    let mut crowd = an_hour(600);
+    (crowd.coverage.over_limit, crowd.coverage.refused) = (2, 1);
+    assert!(told(&crowd).ends_with("of watching. Not followed: 3 programs."), "{}", told(&crowd));
+    // The recorder was killed before it stored how long it had watched.
+    let hangs = vec![sync_of(1, "kate", "/home/ana/notes", "vda2")];
+    let unknown = HangHistory { hangs, ..an_hour(0) };
+    assert!(told(&unknown).starts_with("Yesterday 1 hang, the longest "), "{}", told(&unknown));
 }
 
 #[test]

@@ -19,7 +19,7 @@ impl HangTextStyle<'_> {
         let WatchCoverage { watched_ns, recorder_ns, interval_ns, lost, .. } = history.coverage;
         let WatchCoverage { over_limit, refused, .. } = history.coverage;
         let without_loop = history.without_loop();
-        let unfollowed = over_limit.saturating_add(refused) > 0 || !without_loop.is_empty();
+        let unfollowed = history.not_followed() > 0;
         let mut lines = Vec::new();
         let program = history.program.as_deref().map(|program| self.others(program));
         // What cannot be read may be a hang, or a time in which somebody watched.
@@ -147,6 +147,9 @@ impl HangTextStyle<'_> {
                 "Not watched: {} that the kernel did not let this recorder watch: by its rules (kernel.yama.ptrace_scope above 0 is one), or for want of memory.",
                 programs(refused)
             ));
+        }
+        if history.has_erased_program() {
+            lines.push("Erased: the hangs of a program that was watched.".to_owned());
         }
         if lost > 0 {
             lines.push(format!(

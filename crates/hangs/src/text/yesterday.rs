@@ -16,20 +16,25 @@ impl HangTextStyle<'_> {
     pub fn yesterday(&self, summary: &HangSummary) -> String {
         let watched = summary.watched_ns;
         let damage = summary.damage.as_ref().map_or(String::new(), |damage| format!(" {damage}"));
-        let watching = long_time(watched);
+        let gaps = gaps(summary) + &damage;
+        let watching = match watched {
+            0 => String::new(),
+            _ => format!(" in {} of watching", long_time(watched)),
+        };
         let Some(longest) = &summary.longest else {
             return match watched {
                 0 if summary.is_erased => {
-                    format!("What was recorded of yesterday's hangs was erased.{damage}")
+                    format!("What was recorded of yesterday's hangs was erased.{gaps}")
                 }
-                0 => format!("No watching for hangs is recorded of yesterday.{damage}"),
-                _ => format!(
-                    "Yesterday no program was seen to hang in {watching} of watching.{damage}"
-                ),
+                0 => format!("No watching for hangs is recorded of yesterday.{gaps}"),
+                _ if summary.lost > 0 || summary.has_erased_program => {
+                    format!("Yesterday no hang is recorded{watching}.{gaps}")
+                }
+                _ => format!("Yesterday no program was seen to hang{watching}.{gaps}"),
             };
         };
         let mut text = format!(
-            "Yesterday {} in {watching} of watching, the longest {} ({})",
+            "Yesterday {}{watching}, the longest {} ({})",
             counted(summary.hangs, "hang"),
             time(longest.length_ns),
             self.others(&longest.program)
@@ -56,7 +61,7 @@ impl HangTextStyle<'_> {
             };
         }
         text.push_str(". See: unjank hangs --since yesterday.");
-        text.push_str(&damage);
+        text.push_str(&gaps);
         text
     }
 
@@ -72,4 +77,21 @@ impl HangTextStyle<'_> {
         };
         format!("{} of them on {}{devices} by {programs}", file.hangs, self.path(&file.path))
     }
+}
+
+/// Says which hangs may have been there and are not counted.
+fn gaps(summary: &HangSummary) -> String {
+    let mut text = String::new();
+    if summary.lost > 0 {
+        let lost = usize::try_from(summary.lost).unwrap_or(usize::MAX);
+        let _ = write!(text, " Seen and not stored: {}.", counted(lost, "hang"));
+    }
+    if summary.has_erased_program {
+        text.push_str(" The hangs of a program were erased.");
+    }
+    if summary.not_followed > 0 {
+        let count = usize::try_from(summary.not_followed).unwrap_or(usize::MAX);
+        let _ = write!(text, " Not followed: {}.", counted(count, "program"));
+    }
+    text
 }
