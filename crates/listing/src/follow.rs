@@ -109,9 +109,9 @@ pub(super) struct Follower<'a> {
     next: EntryId,
     /// Nothing that changed before was missed.
     checked: SystemTime,
-    /// How often what was missed since then could not be found …
+    /// How often what was missed since then was looked for and could not be found.
     missed: u32,
-    /// … and when that was tried last.
+    /// When it was looked for last, by the monotonic clock.
     tried: Duration,
     /// Whether there is more to follow.
     more: MoreToFollow,

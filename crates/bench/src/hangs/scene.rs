@@ -93,11 +93,11 @@ impl HangScene {
         }
         toolkits::unpack(scene.scratch.path())?;
         // Only what the user's own programs write is his: we work in the directory itself with our rights.
-        scene.show(scene.scratch.path(), 0o755)?;
+        scene.make_readable(scene.scratch.path(), 0o755)?;
         for name in ["home", "run", "files", "late"] {
             scene.give(&scene.at(name))?;
         }
-        scene.show(&scene.at("services"), 0o755)?;
+        scene.make_readable(&scene.at("services"), 0o755)?;
         scene.check_user()?;
         let mut display = scene.command("Xvfb");
         display.args(["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"]);
@@ -151,7 +151,7 @@ impl HangScene {
 
     fn start_bus(&mut self) -> Result<(), BenchError> {
         let service = toolkits::compile_service(self.scratch.path())?;
-        self.show(&service, 0o755)?;
+        self.make_readable(&service, 0o755)?;
         for toolkit in TOOLKITS {
             for (kind, more) in [("Answers", String::new()), ("Starts", format!(" {START_MS}"))] {
                 let name = format!("org.unjank.bench.{kind}_{}", dbus_name(toolkit.id));
@@ -199,7 +199,7 @@ impl HangScene {
     fn start_late(&mut self) {
         let point = self.at("late");
         let started = toolkits::compile_late(self.scratch.path()).and_then(|program| {
-            self.show(&program, 0o755)?;
+            self.make_readable(&program, 0o755)?;
             let mut command = self.command(&program);
             let said = OwnedProcess::start_saying(command.arg(&point));
             said.map_err(|error| cannot("fusermount3", error))
@@ -220,7 +220,7 @@ impl HangScene {
                 Err(cannot("weston", "it does not run"))
             }
             _ => toolkits::compile(self.scratch.path(), toolkit)
-                .and_then(|program| self.show(&program, 0o755))
+                .and_then(|program| self.make_readable(&program, 0o755))
                 .and_then(|()| self.rest(toolkit))
                 .map(|program| drop(program.end())),
         };
@@ -364,16 +364,16 @@ impl HangScene {
     fn write(&self, name: &str, text: &str) -> Result<(), BenchError> {
         let path = self.at(name);
         write_new(&path, text.as_bytes()).map_err(|error| cannot(&path, error))?;
-        self.show(&path, 0o644)
+        self.make_readable(&path, 0o644)
     }
 
     /// Lets the ordinary user, if there is one, read what is at a path, and run or enter it if the mode says so; he cannot change it.
-    pub(super) fn show(&self, path: &Path, mode: u32) -> Result<(), BenchError> {
-        let shown = self
+    pub(super) fn make_readable(&self, path: &Path, mode: u32) -> Result<(), BenchError> {
+        let done = self
             .served
             .as_ref()
             .map(|_| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)));
-        shown.unwrap_or(Ok(())).map_err(|error| cannot(path, error))
+        done.unwrap_or(Ok(())).map_err(|error| cannot(path, error))
     }
 
     /// Gives what is at a path to the ordinary user, if there is one; nothing may be done there with our rights any more.

@@ -132,7 +132,7 @@ pub(super) fn using(lab: &Lab<'_>) -> Result<Vec<FigureRow>, BenchError> {
     }
     let files = UsedFiles::make(scene)?;
     let counter = toolkits::compile_ticks(&scene.at(""))?;
-    scene.show(&counter, 0o755)?;
+    scene.make_readable(&counter, 0o755)?;
     let mut manager = scene.command("openbox");
     manager.env("DISPLAY", scene.display()).stdout(Stdio::null());
     let manager = OwnedProcess::start(&mut manager).map_err(|error| cannot("openbox", error))?;
@@ -325,7 +325,7 @@ impl UsedFiles {
         for number in 0..3000 {
             write_new(&dir.join(format!("directory/{number}.txt")), b"text\n").map_err(failed)?;
         }
-        scene.show(&scene.at("ticks"), 0o755)?;
+        scene.make_readable(&scene.at("ticks"), 0o755)?;
         scene.give(&dir)?;
         Ok(UsedFiles { dir })
     }
